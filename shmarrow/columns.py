@@ -737,11 +737,6 @@ class Columns(Generic[Column]):
 
     __str__ = __repr__
 
-    def _repr_html_(self) -> str:
-        from shmarrow import display
-
-        return display.columns_html(self)
-
 
 def as_matrix(names: Sequence[str], columns: Sequence[Array | ChunkedArray], num_rows: int) -> NDArray:
     """Convert columns to an ndarray of shape (rows, columns); see :meth:`Columns.__array__`."""

@@ -1,11 +1,11 @@
-"""Previews of batches, tables, schemas and stores, as text and HTML tables.
+"""Previews of batches, tables, schemas and stores, as text.
 
 Invariants:
 
 * only the columns and rows that are shown are read, and only if that is cheap: a column that would have to be fetched,
   or a large one that would have to be decompressed, is not shown. Nothing is counted;
 * a preview never raises: a value that cannot be read is shown as the name of its error in angle brackets;
-* names and values are untrusted: control characters are escaped in text, and markup in HTML.
+* names and values are untrusted: control characters are escaped.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ ROWS = 10
 """The most rows shown: the first and the last."""
 COLUMNS = 20
 """The most columns shown."""
-_CELL, _CELL_HTML = 32, 200
+_CELL = 32
 _VALUES = 20
 """The most values shown of a nested cell."""
 _NULL_BATCHES = 10
@@ -68,23 +67,6 @@ def table_lines(data: Any, most: int = ROWS) -> list[str]:
     return found
 
 
-def columns_html(data: Any) -> str:
-    """Return a batch or a table as an HTML table, with everything escaped."""
-    rows, gap = _rows(data)
-    front, back = _ends(data.num_columns, COLUMNS)
-    shown = [_column(data, i, rows, _CELL_HTML) for i in front]
-    if len(front) + len(back) < data.num_columns:
-        shown.append(_Shown(_GAP, _GAP, "", [_GAP] * len(rows), False))
-    shown += [_column(data, i, rows, _CELL_HTML) for i in back]
-    heads = [[column.name for column in shown], [column.type for column in shown]]
-    if any(column.nulls for column in shown):
-        heads.append([column.nulls for column in shown])
-    body: list[list[str | None]] = [list(row) for row in zip(*[column.cells for column in shown], strict=True)]
-    if gap:
-        body.insert(ROWS // 2, [_GAP] * len(shown))
-    return _html(title(data), heads, body, [column.right for column in shown])
-
-
 def title(data: Any) -> str:
     """Describe a batch or a table in one line: its size."""
     kind = type(data).__name__
@@ -117,29 +99,29 @@ def _rows(data: Any, most: int = ROWS) -> tuple[list[_Row], bool]:
     return found, bool(back)
 
 
-def _column(data: Any, index: int, rows: Sequence[_Row], most: int) -> _Shown:
-    name, type, right = _head(data, index, most)
-    cells = [_cell(batch, index, i, most) for batch, i in rows]
+def _column(data: Any, index: int, rows: Sequence[_Row]) -> _Shown:
+    name, type, right = _head(data, index)
+    cells = [_cell(batch, index, i) for batch, i in rows]
     return _Shown(name, type, _nulls(data, index), cells, right)
 
 
-def _head(data: Any, index: int, most: int) -> tuple[str, str, bool]:
+def _head(data: Any, index: int) -> tuple[str, str, bool]:
     """Return name and type of a column, and whether its values are numbers."""
     try:
         field = data._schema.field(index)
-        return one_line(field.name, most), one_line(str(field.type), most), _is_number(field.type)
+        return one_line(field.name, _CELL), one_line(str(field.type), _CELL), _is_number(field.type)
     except Exception as error:
         return f"<{error.__class__.__name__}>", "", False
 
 
-def _cell(batch: Any, index: int, row: int, most: int) -> str | None:
+def _cell(batch: Any, index: int, row: int) -> str | None:
     if not batch._at_hand(index):
         return "?"
     try:
         found: str = batch.column(index)._slot_text(row, _VALUES)
     except Exception as error:  # untrusted bytes; and a user's type may raise anything when it converts them
         return f"<{type(error).__name__}>"
-    return None if found == "null" else one_line(found, most)
+    return None if found == "null" else one_line(found, _CELL)
 
 
 def _nulls(data: Any, index: int) -> str:
@@ -171,10 +153,10 @@ def _fitting(data: Any, rows: Sequence[_Row], width: int) -> tuple[list[_Shown],
     shown: dict[int, _Shown] = {}
     left = width - (0 if count <= 1 else len(_GAP) + 2)
     for index in _alternately(front, back):
-        name, type, _ = _head(data, index, _CELL)
+        name, type, _ = _head(data, index)
         if max(text_width(name), text_width(type)) > left and shown:
             break
-        column = _column(data, index, rows, _CELL)
+        column = _column(data, index, rows)
         left -= _width_of(column)
         if left < 0 and shown:
             break
@@ -258,62 +240,6 @@ def one_line(text: str, most: int) -> str:
         if taken > most - 1:
             return text[:i] + _GAP
     return text
-
-
-# --- HTML -------------------------------------------------------------------------------------------------------
-
-
-def schema_html(schema: Any) -> str:
-    """Return a schema as an HTML table with a row per field."""
-    heads = [["name", "type", "nullable", "metadata"]]
-    body: list[list[str | None]] = []
-    front, back = _ends(len(schema), 100)
-    for part in (front, back):
-        for i in part:
-            field = schema.field(i)
-            row = [field.name, str(field.type), "yes" if field.nullable else "no", _pairs(field.metadata)]
-            body.append([one_line(text, _CELL_HTML) for text in row])
-    if back:
-        body.insert(len(front), [_GAP] * 4)
-    metadata = _pairs(schema.metadata)
-    caption = f"<shmarrow.Schema of {counted(len(schema), 'field')}>" + (metadata and f" with {metadata}")
-    return _html(one_line(caption, 4 * _CELL_HTML), heads, body, [False] * 4)
-
-
-def _pairs(metadata: Any) -> str:
-    shown = []
-    for key, value in list((metadata or {}).items())[:5]:
-        shown.append(f"{key[:50].decode(errors='replace')}: {value[:50].decode(errors='replace')}")
-    return ", ".join(shown) + (", …" if metadata and len(metadata) > 5 else "")
-
-
-def reader_html(reader: Any) -> str:
-    """Return the description of a reader, and the schema of its batches, as HTML."""
-    return f"<div><p>{escape(repr(reader))}</p>{schema_html(reader.schema)}</div>"
-
-
-def listing_html(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool]) -> str:
-    """Return a listing, such as that of a store, as an HTML table."""
-    return _html(caption, [list(heads)], [[one_line(text, _CELL_HTML) for text in row] for row in rows], numbers)
-
-
-def _html(
-    caption: str, heads: Sequence[Sequence[str]], body: Sequence[Sequence[str | None]], right: Sequence[bool]
-) -> str:
-    styles = [' style="text-align: right"' if each else "" for each in right]
-    parts = ['<div style="overflow-x: auto">', '<table class="dataframe">', f"<caption>{escape(caption)}</caption>"]
-    parts.append("<thead>")
-    for line in heads:
-        cells = [f"<th{style}>{escape(text)}</th>" for text, style in zip(line, styles, strict=True)]
-        parts.append(f"<tr>{''.join(cells)}</tr>")
-    parts += ["</thead>", "<tbody>"]
-    for row in body:
-        cells = [
-            f"<td{style}>{'<i>null</i>' if text is None else escape(text)}</td>"
-            for text, style in zip(row, styles, strict=True)
-        ]
-        parts.append(f"<tr>{''.join(cells)}</tr>")
-    return "\n".join([*parts, "</tbody>", "</table>", "</div>"])
 
 
 # --- one line ---------------------------------------------------------------------------------------------------

@@ -511,11 +511,6 @@ class RecordBatchReader:
         """Release the source. Batches already read stay valid; closing twice is allowed."""
         raise NotImplementedError
 
-    def _repr_html_(self) -> str:
-        from shmarrow import display
-
-        return display.reader_html(self)
-
     def __enter__(self) -> Self:
         return self
 

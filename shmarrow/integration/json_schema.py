@@ -9,13 +9,13 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any, TypeVar
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported, at, recast
 from shmarrow.ipc.schema.decode import FieldLayout
-from shmarrow.ipc.schema.encode import DictionaryIds
 from shmarrow.types import DataType, Field, Metadata, Schema, extension_type, storage_field
 from shmarrow.types.descriptors import REQUIRED, TYPES, Enumeration, Parameter
 
@@ -171,14 +171,14 @@ def _read_encoding(encoding: Any, value_type: DataType) -> DataType:
             raise recast(InvalidData, error) from None
 
 
-def write_field(field: Field, ids: DictionaryIds) -> dict[str, Any]:
+def write_field(field: Field, ids: Iterator[int]) -> dict[str, Any]:
     """Return the JSON object of a field; dictionary ids are assigned in traversal order."""
     stored = storage_field(field)
     type = stored.type
     result: dict[str, Any] = {"name": stored.name, "nullable": stored.nullable}
     if isinstance(type, types.DictionaryType):
         result["dictionary"] = {
-            "id": ids.next(),
+            "id": next(ids),
             "indexType": write_type(type.index_type),
             "isOrdered": type.ordered,
         }
@@ -198,7 +198,7 @@ def read_schema(value: Any, limits: Limits) -> tuple[Schema, list[FieldLayout]]:
 
 def write_schema(schema: Schema) -> dict[str, Any]:
     """Return the JSON object of a schema."""
-    ids = DictionaryIds()
+    ids = count()
     result: dict[str, Any] = {"fields": [write_field(field, ids) for field in schema]}
     if schema.metadata:
         result["metadata"] = write_metadata(schema.metadata)

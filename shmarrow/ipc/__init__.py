@@ -5,7 +5,6 @@ Sources and sinks are paths, ``shm:NAME`` for POSIX shared memory, file objects 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from shmarrow.ipc.draft import Draft as Draft
     from shmarrow.ipc.draft import VariableSize as VariableSize
     from shmarrow.ipc.draft import new_draft as new_draft
-    from shmarrow.ipc.file.appender import RecordBatchFileAppender as RecordBatchFileAppender
     from shmarrow.ipc.file.reader import RecordBatchFileReader as RecordBatchFileReader
     from shmarrow.ipc.file.writer import RecordBatchFileWriter as RecordBatchFileWriter
     from shmarrow.ipc.options import IpcWriteOptions as IpcWriteOptions
@@ -112,44 +110,6 @@ def new_stream(
     return RecordBatchStreamWriter(target, schema, options)
 
 
-def append_file(
-    where: Any, options: IpcWriteOptions | None = None, *, durable: bool = False
-) -> RecordBatchFileAppender:
-    """Create a writer that appends record batches to an existing file.
-
-    The file is replaced atomically when the writer is closed: readers keep the old version, and a crash of the writer
-    leaves the file unchanged. The old batches are copied once, and their metadata read to count their rows. Schema,
-    footer metadata, byte order, metadata version, owner and permissions are preserved. Symbolic links are followed.
-
-    Parameters
-    ----------
-    where : path or ``shm:NAME``
-        The file.
-    options : IpcWriteOptions, optional
-        Compression and alignment of the new batches.
-    durable : bool
-        True syncs the file and its directory to disk.
-
-    Raises
-    ------
-    ObjectNotFound
-        If the file does not exist.
-    InvalidData
-        If it is not an Arrow file, or its footer is corrupt.
-    StorageError
-        On closing, if the file was replaced or changed in the meantime.
-    """
-    from shmarrow.ipc.file.appender import RecordBatchFileAppender
-    from shmarrow.ipc.file.reader import RecordBatchFileReader
-
-    if not isinstance(where, (str, os.PathLike)):
-        raise errors.InvalidArgument("append_file needs a path or a shm: name, as it replaces the file")
-    source = sources.open_source(where)
-    reader = RecordBatchFileReader(source, errors.DEFAULT_LIMITS)
-    sink = sources.open_sink(where, overwrite=True, durable=durable, replacing=source.identity)
-    return RecordBatchFileAppender(reader, sink, options)
-
-
 def open_file(
     source: Any,
     *,
@@ -222,7 +182,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".draft": "Draft VariableSize new_draft",
-            ".file.appender": "RecordBatchFileAppender",
             ".file.reader": "RecordBatchFileReader",
             ".file.writer": "RecordBatchFileWriter",
             ".options": "IpcWriteOptions",

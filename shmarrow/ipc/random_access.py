@@ -200,11 +200,6 @@ class IndexedReader:
         """The dictionaries of a batch by id."""
         return self._opened().dictionaries_of(number)
 
-    def _repr_html_(self) -> str:
-        from shmarrow.display import reader_html
-
-        return reader_html(self)
-
     def close(self) -> None:
         """Release the mapping; existing arrays and batches keep it alive.
 

@@ -224,21 +224,3 @@ def lock_shared(fd: int) -> None:
             time.sleep(_LOCK_PAUSE)
         except OSError:
             return
-
-
-def lock_exclusive(fd: int, deadline: float) -> None:
-    """Lock a file or a directory with ``flock(LOCK_EX)``, with a deadline.
-
-    Any process that can open it may hold the lock forever, so this raises ``TimeoutError`` when ``time.monotonic()``
-    passes ``deadline``.
-    """
-    pause = _PAUSE
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock; is it stopped?") from None
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)

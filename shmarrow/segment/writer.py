@@ -13,7 +13,6 @@ import errno
 import mmap
 import os
 import stat
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,7 +23,6 @@ from shmarrow.errors import InvalidArgument, StorageError
 from shmarrow.segment.files import (
     link_temp,
     link_unnamed,
-    lock_exclusive,
     lock_shared,
     open_named,
     open_unnamed,
@@ -51,9 +49,6 @@ Piece = bytes | memoryview | np.ndarray[Any, Any]
 # Maximum symbolic links followed, as in Linux.
 _MOST_LINKS = 40
 
-# Timeout for other writers that replace in the same directory.
-_REPLACE_SECONDS = 3.0
-
 
 def create(
     where: Location,
@@ -61,7 +56,6 @@ def create(
     mode: int | None = 0o400,
     overwrite: bool = False,
     durable: bool = False,
-    replacing: tuple[int, int, int, int] | None = None,
 ) -> SegmentWriter:
     """Create a new object, invisible until it is published.
 
@@ -74,14 +68,10 @@ def create(
         Permission bits of the published object, regardless of the umask; 0600 until then. Use ``0o444`` to share it;
         users with write permission can truncate it and crash readers. None preserves owner and permission bits of a
         replaced file, else uses 0o666 less the umask; the latter also if the file belongs to another user in a sticky
-        world-writable directory such as ``/tmp`` and is not named in ``replacing``.
+        world-writable directory such as ``/tmp``.
     overwrite : bool
         Replace an existing object when publishing; its readers keep the old version. If the path is a symbolic link,
         its target is replaced or created.
-    replacing : tuple of int, optional
-        Identity of the only object that may be overwritten (:attr:`Segment.identity`): if it was replaced or changed by
-        the time of publishing, nothing is published. Keep the segment until then, as inodes are reused and timestamps
-        may be coarse.
     durable : bool
         Sync the object to disk before publishing, and its directory after.
 
@@ -94,7 +84,7 @@ def create(
     Unsupported
         For ``shm:NAME`` without ``/dev/shm``, as on macOS.
     """
-    return create_at(*resolve(where), mode, overwrite, durable, replacing)
+    return create_at(*resolve(where), mode, overwrite, durable)
 
 
 def create_at(
@@ -103,7 +93,6 @@ def create_at(
     mode: int | None,
     overwrite: bool,
     durable: bool,
-    replacing: tuple[int, int, int, int] | None = None,
 ) -> SegmentWriter:
     """As :func:`create`, of a location that is resolved."""
     if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
@@ -112,15 +101,13 @@ def create_at(
         if not path.startswith("/"):
             path = os.path.join(os.getcwd(), path)  # stable across chdir
         path, replaced = _target(path, overwrite, follow=not is_shm(name))
-        if replaced is not None and mode is None and replacing is None and is_planted(path, replaced):
+        if replaced is not None and mode is None and is_planted(path, replaced):
             replaced = None
         owner = None
         if mode is None and replaced is not None:
             mode = stat.S_IMODE(replaced.st_mode) & 0o777
             owner = replaced.st_uid, replaced.st_gid
-        return SegmentWriter(
-            name, path, mode=mode, owner=owner, overwrite=overwrite, durable=durable, replacing=replacing
-        )
+        return SegmentWriter(name, path, mode=mode, owner=owner, overwrite=overwrite, durable=durable)
     except FileExistsError:
         raise taken(name) from None
     except OSError as error:
@@ -181,7 +168,6 @@ class SegmentWriter(Sink):
         owner: tuple[int, int] | None = None,
         overwrite: bool = False,
         durable: bool = False,
-        replacing: tuple[int, int, int, int] | None = None,
     ) -> None:
         self.name = name
         self.path = path
@@ -192,7 +178,6 @@ class SegmentWriter(Sink):
         self._owner = owner
         self._overwrite = overwrite
         self._durable = durable
-        self._replacing = replacing
         self._reserved = 0
         self._torn = False
         self._maps: list[Bytes] = []
@@ -373,7 +358,7 @@ class SegmentWriter(Sink):
         return True
 
     def _link(self) -> None:
-        if self._temp is None and self._replacing is None:
+        if self._temp is None:
             try:
                 link_unnamed(self._fd, self.path)
                 return
@@ -390,34 +375,9 @@ class SegmentWriter(Sink):
         assert self._temp is not None
         if not self._overwrite:
             os.link(self._temp, self.path)
-        elif self._replacing is None:
-            os.replace(self._temp, self.path)
         else:
-            self._replace_only(self._temp, self._replacing)
-        if self._overwrite:
+            os.replace(self._temp, self.path)
             self._temp = None
-
-    def _replace_only(self, temp: str, expected: tuple[int, int, int, int]) -> None:
-        """Replace exactly the expected object, under the directory lock."""
-        directory = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            lock_exclusive(directory, time.monotonic() + _REPLACE_SECONDS)
-            status = os.stat(self.path)
-            if (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns) != expected:
-                raise StorageError(
-                    errno.EBUSY,
-                    f"cannot publish {self.name!r}: it was replaced or changed by another writer in the meantime; open "
-                    "it again",
-                )
-            os.replace(temp, self.path)
-        except TimeoutError:
-            raise StorageError(
-                errno.EBUSY,
-                f"cannot publish {self.name!r}: another process has held the lock of its directory for "
-                f"{_REPLACE_SECONDS:g} s; find it with lslocks, and retry when it has ended",
-            ) from None
-        finally:
-            os.close(directory)
 
     def _drop(self) -> None:
         self._maps.clear()

@@ -121,28 +121,26 @@ def open_sink(
     overwrite: bool | None = None,
     mode: int | None = None,
     durable: bool = False,
-    replacing: tuple[int, int, int, int] | None = None,
     is_arrow: bool = True,
 ) -> Sink:
     """Open a sink: a path, ``shm:NAME``, SegmentWriter, file object or socket.
 
-    ``overwrite``, ``mode``, ``durable`` and the errors are those of :func:`shmarrow.ipc.new_file`; ``replacing`` is the
-    identity of the only file that may be replaced, ``is_arrow`` whether the bytes are Arrow's. A file object is never
-    closed.
+    ``overwrite``, ``mode``, ``durable`` and the errors are those of :func:`shmarrow.ipc.new_file`; ``is_arrow``
+    tells whether the bytes are Arrow's. A file object is never closed.
     """
     if isinstance(sink, SegmentWriter):
         return sink
     if is_location(sink):
         name, path = resolve(sink)
         shared = is_shm(name)
-        if is_arrow and replacing is None and name.lower().endswith(_FOREIGN):
+        if is_arrow and name.lower().endswith(_FOREIGN):
             raise InvalidArgument(
                 f"cannot write Arrow data as {name!r}, whose suffix is that of another format",
                 hint="name it .arrow (a stream .arrows, tensors .tensors); shmarrow.convert writes other formats",
             )
-        if mode is None and shared and replacing is None:
+        if mode is None and shared:
             mode = _SHM_MODE
-        return create_at(name, path, mode, not shared if overwrite is None else overwrite, durable, replacing)
+        return create_at(name, path, mode, not shared if overwrite is None else overwrite, durable)
     if not (hasattr(sink, "write") or hasattr(sink, "sendall")):
         raise InvalidType(f"a sink must be a path, a shm: name or a file object, found {type(sink).__name__}")
     check_file(sink, "wb")

@@ -67,8 +67,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 D = TypeVar("D")
-_SHOWN = 50
-"""Maximum number of objects in the notebook display of a store."""
 _PIECE = 1 << 24
 _UNCHANGED: Any = ...
 _RAISE: Any = object()
@@ -1048,17 +1046,6 @@ class Store:
         except (ShmarrowError, OSError) as error:
             what = "closed" if isinstance(error, Closed) else "destroyed"
         return f"<Store {self.name!r}, {what}>"
-
-    def _repr_html_(self) -> str:
-        from itertools import islice
-
-        from shmarrow import display
-
-        if self._opened is None:
-            return display.listing_html(repr(self), [], [], [])
-        objects = sorted(islice(self.scan(), 1000))[:_SHOWN]
-        rows = [(each.name, display.size(each.nbytes), f"{each.age:.0f} s") for each in objects]
-        return display.listing_html(repr(self), ["name", "size", "age"], rows, [False, True, True])
 
     def _check_open(self) -> None:
         _ = self._catalog

@@ -351,11 +351,6 @@ class Schema:
     def __repr__(self) -> str:
         return f"<shmarrow.Schema of {counted(len(self), 'field')}>\n{self}"
 
-    def _repr_html_(self) -> str:
-        from shmarrow import display
-
-        return display.schema_html(self)
-
     def __reduce__(self) -> tuple[object, ...]:
         return Schema, (self.fields, self.metadata)
 

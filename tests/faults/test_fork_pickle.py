@@ -103,7 +103,6 @@ UNNAMED: dict[str, Callable[[Any], Any]] = {
     "writer of a file": lambda at: sa.ipc.new_file(at, BATCH.schema),
     "writer of a stream": lambda at: sa.ipc.new_stream(at, BATCH.schema),
     "writer of a stream to a file object": lambda at: sa.ipc.new_stream(io.BytesIO(), BATCH.schema),
-    "appender": lambda at: sa.ipc.append_file(written(at)),
     "writer of a tensor": lambda at: sa.ipc.new_tensor(at, (3,), "int8"),
     "writer of a segment": lambda at: segment.create(at),
     "decoder": lambda at: _decoder(),
@@ -245,13 +244,11 @@ file, into = sa.ipc.new_file(f"{place}/w", batch.schema), open(f"{place}/o", "wb
 file.write(batch)
 streamed = sa.ipc.new_stream(into, batch.schema)
 streamed.write(batch)
-appender = sa.ipc.append_file(f"{place}/f")
-appender.write(batch)
 tensor = sa.ipc.new_tensor(f"{place}/t", (9,), "int64")
 tensor.array[:] = np.arange(9)
 raw = segment.create(f"{place}/r")
 raw.write([b"parent"])
-pending = [file, streamed, appender, tensor, raw]
+pending = [file, streamed, tensor, raw]
 
 
 def use():
@@ -294,7 +291,7 @@ _, status = os.waitpid(pid, 0)
 assert os.waitstatus_to_exitcode(status) == {"exception": 1, "kill": -9}.get(end, 0), status
 assert sorted(os.listdir(place)) == ["b", "child", "f", "o", "s", "store"], os.listdir(place)
 use()
-for writer in (file, streamed, appender):
+for writer in (file, streamed):
     writer.write(batch)
     writer.close()
 tensor.close()

@@ -373,7 +373,7 @@ def test_headers_of_tensors_that_threads_cache() -> None:
     "shared",
     [
         sa.ipc.RecordBatchFileReader, sa.ipc.RecordBatchStreamReader, sa.ipc.MappedStreamReader, sa.ipc.StreamDecoder,
-        sa.ipc.RecordBatchFileWriter, sa.ipc.RecordBatchStreamWriter, sa.ipc.RecordBatchFileAppender,
+        sa.ipc.RecordBatchFileWriter, sa.ipc.RecordBatchStreamWriter,
         sa.ipc.TensorReader, sa.ipc.TensorWriter, sa.Bundle, sa.Store, sa.RecordBatch, sa.Table, sa.ChunkedArray,
         sa.Schema, segment.Segment, segment.SegmentWriter,
     ],

@@ -177,7 +177,6 @@ def test_a_path_that_is_none(answer: Any) -> None:
         sa.ipc.open_file,
         lambda where: sa.ipc.open_file(where, memory_map=False),
         lambda where: sa.ipc.new_file(where, BATCH.schema),
-        sa.ipc.append_file,
         sa.segment.attach,
         sa.segment.delete,
         sa.Store,

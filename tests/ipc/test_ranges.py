@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -165,25 +164,6 @@ def test_row_counts_are_in_the_footer_and_not_in_the_metadata() -> None:
     assert theirs.read_all().num_rows == 27
     needs_pyarrow(21)  # older ones have no attribute for the footer's metadata
     assert theirs.metadata == {b"user": b"value", b"shmarrow:row_counts": b"2*10,0,7"}
-
-
-def test_the_appender_goes_on_counting(tmp_path: Any) -> None:
-    path = tmp_path / "a"
-    ours, theirs = numbers(5), pa.record_batch({"i": [1, 2], "f": [0.5, 1.5]})
-    with sa.ipc.new_file(path, ours.schema) as writer:
-        writer.write(ours)
-    for _ in range(2):
-        with sa.ipc.append_file(path) as writer:
-            writer.write(ours)
-    assert sa.ipc.open_file(path).num_rows == 15
-    assert b"3*5" in path.read_bytes()
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, theirs.schema) as peer:
-        peer.write(theirs)
-    with sa.ipc.append_file(path) as writer:
-        writer.write(ours)
-    reader = sa.ipc.open_file(path)
-    assert reader.num_rows == 7
-    assert reader.metadata is None
 
 
 @pytest.mark.parametrize(

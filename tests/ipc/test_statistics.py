@@ -104,18 +104,6 @@ def test_other_readers_ignore_them() -> None:
     assert pa.ipc.open_stream(value).read_all().to_pylist() == [{"x": x(0, 1, 1)}, {"x": x(0, 2, 2)}]
 
 
-def test_appended_batches_are_measured_too(tmp_path: Path) -> None:
-    path = tmp_path / "a.arrow"
-    path.write_bytes(written([{"x": [1.0, NAN]}, {"x": [None, 3.0]}]))
-    with sa.ipc.append_file(path) as writer:
-        writer.write(sa.record_batch({"x": [7.0]}))
-    with sa.ipc.open_file(path) as reader:
-        assert reader.statistics is not None
-        assert reader.statistics.to_pydict() == {
-            "x": [x(0, 1.0, 1.0, nan=True), x(1, 3.0, 3.0, nan=False), x(0, 7.0, 7.0, nan=False)]
-        }
-
-
 # --- skipping -----------------------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,8 @@
-"""Previews of batches, tables, schemas, readers and stores: exact text, sound HTML, and nothing read unasked."""
+"""Previews of batches, tables, schemas, readers and stores: exact text, and nothing read unasked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,6 @@ from forms import file_of
 from remote import Counted
 
 import shmarrow as sa
-
-
-def html(shown: Any) -> str:
-    """What a notebook shows."""
-    text: str = shown._repr_html_()
-    return text
 
 
 @pytest.fixture(autouse=True)
@@ -146,8 +139,6 @@ def test_only_shown_columns_are_built() -> None:
     names = [name for name in lines[1].split() if name != "…"]
     assert 8 <= len(names) == len(source.asked) <= 20
     assert {f"c{i}" for i in source.asked} == set(names)
-    html(batch)
-    assert source.asked <= {*range(10), *range(99_990, 100_000)}
 
 
 def test_only_first_and_last_batches_are_read() -> None:
@@ -155,7 +146,6 @@ def test_only_first_and_last_batches_are_read() -> None:
     sources = [Counting({}) for _ in range(1000)]
     table = sa.Table(schema, [sa.RecordBatch(schema, 1000, source=source) for source in sources])
     repr(table)
-    html(table)
     assert [i for i, source in enumerate(sources) if source.asked] == [0, 999]
 
 
@@ -180,7 +170,6 @@ def test_a_file_read_by_ranges_is_not_fetched() -> None:
     batch = sa.ipc.open_file(remote)[0]
     before = len(remote.reads)
     assert "not shown" in repr(batch)
-    assert "<td" in html(batch)
     assert len(remote.reads) == before
 
 
@@ -204,78 +193,8 @@ def test_broken_bytes_are_shown_by_their_error() -> None:
     broken = sa.layout.make_array(sa.string(), 2, [None, offsets.view("u1"), np.frombuffer(b"ab", "u1")], 0)
     batch = sa.RecordBatch(sa.schema({"s": "string"}), 2, [broken])
     assert repr(batch).splitlines()[-2:] == ["'ab'", "<InvalidData>"]
-    assert "&lt;InvalidData&gt;" in html(batch)
     assert repr(broken).splitlines()[1] == "['ab', <InvalidData>]"
     assert repr(sa.chunked_array([broken])).endswith("['ab', <InvalidData>]]")
-
-
-# --- HTML -------------------------------------------------------------------------------------------------------
-
-
-class Parsed(HTMLParser):
-    """Cells by row; fails where tags do not close in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.rows: list[list[str]] = []
-        self.tags: set[str] = set()
-        self.caption = ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.open.append(tag)
-        self.tags.add(tag)
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "caption" in self.open:
-            self.caption += data
-        elif {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
-
-
-TAGS = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "i", "p"}
-ATTACK = "<script>alert('&amp;\")</script>"
-
-
-def test_html_of_a_batch() -> None:
-    parsed = Parsed(html(PLAIN))
-    assert parsed.caption == "<shmarrow.RecordBatch of 3 rows, 4 columns>"
-    assert parsed.rows == [
-        ["id", "name", "price", "list"],
-        ["int64", "string", "double", "list<item: int64>"],
-        ["1 null", "1 null", "", "1 null"],
-        ["1", "'Ada'", "1.5", "[1, 2]"],
-        ["20", "null", "0.0", "null"],
-        ["null", "'two\\nlines'", "10.25", "[]"],
-    ]
-
-
-def test_html_is_escaped(tmp_path: Path) -> None:
-    schema = sa.schema([sa.field(ATTACK, sa.struct({ATTACK: "string"}), metadata={ATTACK: ATTACK})], {ATTACK: ATTACK})
-    table = sa.Table.from_pylist([{ATTACK: {ATTACK: ATTACK}}] * 30, schema)
-    path = tmp_path / "<b>.arrow"
-    with sa.ipc.new_file(path, schema) as writer:
-        writer.write_table(table)
-    with sa.Store(tmp_path / "<i>store") as store, sa.ipc.open_file(path) as reader:
-        store.put("<b>name", table)
-        for shown in (table, table.batches[0], schema, reader, table.to_reader(), store):
-            parsed = Parsed(html(shown))
-            assert parsed.tags <= TAGS
-        assert Parsed(html(store)).rows[1][0] == "<b>name"
-    assert ATTACK in Parsed(html(schema)).rows[1][0]
-    wide = sa.record_batch({f"c{i}": [i] for i in range(100)})
-    names = Parsed(html(wide)).rows[0]
-    assert names == [*[f"c{i}" for i in range(10)], "…", *[f"c{i}" for i in range(90, 100)]]
 
 
 # --- one line ---------------------------------------------------------------------------------------------------

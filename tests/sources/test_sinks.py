@@ -265,62 +265,38 @@ def test_the_last_of_two_writers_counts(tmp_path: Path) -> None:
     assert pa.ipc.open_file(str(tmp_path / "a")).read_all().num_rows == 1
 
 
-def test_append_follows_links(tmp_path: Path) -> None:
-    (tmp_path / "far").mkdir()
-    _file(tmp_path / "far" / "a", mode=0o640)
-    (tmp_path / "link").symlink_to("far/a")
-    with sa.ipc.append_file(tmp_path / "link") as writer:
-        writer.write(TABLE.slice(0, 7))
-    assert (tmp_path / "link").is_symlink()
-    assert pa.ipc.open_file(str(tmp_path / "far" / "a")).read_all().num_rows == 1007
-    assert stat.S_IMODE((tmp_path / "far" / "a").stat().st_mode) == 0o640
-    assert os.listdir(tmp_path / "far") == ["a"]
-
-
-def test_what_cannot_be_added_to(tmp_path: Path, shm_name: str) -> None:
-    _file(tmp_path / "a")
-    _stream(tmp_path / "stream")
-    (tmp_path / "empty").write_bytes(b"")
-    with open(tmp_path / "a", "r+b") as file:
-        for where in (file, (tmp_path / "a").read_bytes(), sa.segment.attach(tmp_path / "a"), io.BytesIO()):
-            with pytest.raises(sa.InvalidArgument, match="append_file needs a path or a shm: name"):
-                sa.ipc.append_file(where)
-    for name, kind in (("stream", sa.InvalidData), ("empty", sa.InvalidData), ("none", sa.ObjectNotFound)):
-        with pytest.raises(kind):
-            sa.ipc.append_file(tmp_path / name)
-    with pytest.raises(sa.StorageError, match="directory"):
-        sa.ipc.append_file(tmp_path)
-    with pytest.raises(sa.ObjectNotFound):
-        sa.ipc.append_file(shm_name)
-    assert sorted(os.listdir(tmp_path)) == ["a", "empty", "stream"]
-    assert sa.ipc.open_file(tmp_path / "a").read_all().to_pydict() == ROWS
-
-
 @pytest.mark.processes
-def test_neither_replacing_nor_appending_lists_the_directory(tmp_path: Path) -> None:
+def test_replacing_does_not_list_the_directory(tmp_path: Path) -> None:
     _file(tmp_path / "a")
     code = (
-        "import sys, shmarrow as sa, shmarrow.ipc.file.appender\n"
+        "import sys, shmarrow as sa\n"
         "seen = []\n"
         "sys.addaudithook(lambda event, given: seen.append((event, given)))\n"
         "table = sa.ipc.open_file(sys.argv[1]).read_all()\n"
-        "for use in (lambda path: sa.ipc.new_file(path, table.schema), sa.ipc.append_file):\n"
-        "    with use(sys.argv[1]) as writer:\n"
-        "        writer.write(table)\n"
+        "with sa.ipc.new_file(sys.argv[1], table.schema) as writer:\n"
+        "    writer.write(table)\n"
         "listed = [given[0] for event, given in seen if event in ('os.listdir', 'os.scandir')]\n"
         "renamed = [given[1] for event, given in seen if event == 'os.rename']\n"
         "print(sum(not name.endswith('.pyc') for name in renamed), sys.argv[2] in listed)"  # bytecode is renamed, too
     )
-    assert python(code, tmp_path / "a", tmp_path) == "2 False\n"
+    assert python(code, tmp_path / "a", tmp_path) == "1 False\n"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user's file")
-def test_append_keeps_owner_and_mode(tmp_path: Path, shm_name: str) -> None:
-    for where, path in ((tmp_path / "a", tmp_path / "a"), (shm_name, Path("/dev/shm") / shm_name.removeprefix("shm:"))):
-        _file(where, mode=0o604)
-        os.chown(path, 65534, 65534)
-        with sa.ipc.append_file(where) as writer:
-            writer.write(TABLE)
-        found = path.stat()
-        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (65534, 65534, 0o604)
-        assert sa.ipc.open_file(where).read_all().num_rows == 2000
+def test_a_file_placed_by_somebody_else_gives_nothing_to_its_replacement(tmp_path: Path) -> None:
+    """In a directory that all may write, its owner would get what is written."""
+    path = tmp_path / "a"
+    before = os.umask(0o077)
+    try:
+        for bits, planted in ((0o1777, True), (0o755, False), (0o1755, False)):
+            tmp_path.chmod(bits)
+            _file(path)
+            os.chown(path, 65534, 65534)
+            path.chmod(0o666)
+            _file(path)
+            found = path.stat()
+            expected = (0, 0, 0o600) if planted else (65534, 65534, 0o666)
+            assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == expected
+            path.unlink()
+    finally:
+        os.umask(before)

@@ -265,7 +265,7 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
     name = chance.choice(known)
     return [
         store.names, lambda: list(store), lambda: len(store), store.stats, scanned, watched, created, pinned,
-        store.collect, store.__repr__, store._repr_html_,
+        store.collect, store.__repr__,
         *(functools.partial(store.get, each) for each in known),
         *(functools.partial(store.info, each) for each in known),
         lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, timeout=0),

@@ -144,12 +144,6 @@ def fill_tensor(writer: Any) -> None:
     writer.array[:] = 7
 
 
-def append(place: Any) -> Any:
-    if not place.path.exists():
-        sa.ipc.new_file(place.path, SCHEMA).close()
-    return sa.ipc.append_file(place.path)
-
-
 SEGMENT = ("segment/writer.py", "segment/files.py")
 BATCHES = ("ipc/stream/writer.py", "ipc/file/writer.py")
 
@@ -174,12 +168,6 @@ KINDS = {
         lambda path: of_batches(sa.ipc.open_stream(path)),
         BATCHES,
         replaces=True,
-    ),
-    "appended": Kind(
-        append,
-        lambda writer: writer.write(BATCH),
-        lambda path: of_batches(sa.ipc.open_file(path)),
-        ("segment/writer.py", "ipc/file/appender.py"),
     ),
     "tensor": Kind(
         lambda at: sa.ipc.new_tensor(at.path, (1000,), "int64"),
@@ -213,17 +201,13 @@ KINDS = {
 
 
 class Case:
-    """A kind of writer and the place for it; ``before`` is the value before anything is published."""
+    """A kind of writer and the place for it."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self.kind = KINDS[name]
         self.files = LIFE + self.kind.files
         self.place = self.kind.place(path)
-        self.before: int | None = None
-        if name == "appended":
-            append(self.place).abort()
-            self.before = 0
 
     def open(self) -> Any:
         return self.kind.open(self.place)
@@ -238,5 +222,3 @@ class Case:
     def clear(self) -> None:
         """Undo what was published."""
         self.place.clear()
-        if self.before is not None:
-            append(self.place).abort()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from environment import ROOT
 import shmarrow as sa
 from shmarrow.integration.json_schema import write_field
 from shmarrow.ipc.batch.encode import dictionaries_of
-from shmarrow.ipc.schema.encode import DictionaryIds
 from shmarrow.layout import LISTING
 from shmarrow.layout.listing import walk
 from shmarrow.types import DataType
@@ -122,7 +122,7 @@ def test_dictionary_ids_are_in_the_order_of_the_walk_everywhere() -> None:
     inner = sa.dictionary("int8", "string")
     outer = sa.dictionary("int16", sa.struct({"k": inner}))
     schema = sa.schema({"a": sa.list_(inner), "b": outer, "c": inner})
-    ids = DictionaryIds()
+    ids = count()
     written = [write_field(field, ids) for field in schema]
     assert written[0]["children"][0]["dictionary"]["id"] == 0
     assert written[1]["dictionary"]["id"] == 1

@@ -115,12 +115,6 @@ class Collector:
         """Add the statistics of the next batch."""
         self._measured.append(columns)
 
-    def resume(self, statistics: RecordBatch) -> None:
-        """Begin with the statistics of the batches that a file has already."""
-        fields = [_parts(statistics, self._schema.field(i).name) for i in self.columns]
-        for row in range(statistics.num_rows):
-            self._measured.append([_row(parts, row) for parts in fields])
-
     def encoded(self) -> bytes:
         """Encode the statistics for the footer's metadata."""
         columns = [_column([row[to] for row in self._measured]) for to in range(len(self.columns))]

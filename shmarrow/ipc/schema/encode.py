@@ -9,9 +9,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,22 +33,7 @@ if TYPE_CHECKING:
     import flatbuffers
 
 
-class DictionaryIds:
-    """Dictionary ids of a schema in pre-order: 0, 1, ... or those given."""
-
-    __slots__ = ("_given", "count")
-
-    def __init__(self, given: Sequence[int] = ()) -> None:
-        self.count = 0
-        self._given = given
-
-    def next(self) -> int:
-        """Return the next id."""
-        self.count += 1
-        return self._given[self.count - 1] if self._given else self.count - 1
-
-
-def field_values(field: Field, ids: DictionaryIds) -> dict[str, Any]:
+def field_values(field: Field, ids: Iterator[int]) -> dict[str, Any]:
     """The values of a Field table."""
     stored = storage_field(field)
     type = stored.type
@@ -59,7 +44,7 @@ def field_values(field: Field, ids: DictionaryIds) -> dict[str, Any]:
     }
     if isinstance(type, types.DictionaryType):
         values["dictionary"] = {
-            "id": ids.next(),
+            "id": next(ids),
             "indexType": type_values(type.index_type)[1],
             "isOrdered": type.ordered,
         }
@@ -101,12 +86,12 @@ _KNOWN: dict[Any, EncodedSchema] = {}
 _MOST_KNOWN, _MOST_FIELDS, _LARGEST = 256, 128, 1 << 14
 
 
-def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] = ()) -> EncodedSchema:
-    """Encode a Schema table once for all messages and footers, with the given dictionary ids, if any."""
-    if not ids and (encoded := schema._encoded.get(options.endianness)) is not None:
+def encode_schema(schema: Schema, options: IpcWriteOptions) -> EncodedSchema:
+    """Encode a Schema table once for all messages and footers; dictionaries have the ids 0, 1, ... in pre-order."""
+    if (encoded := schema._encoded.get(options.endianness)) is not None:
         return encoded
     key = None
-    if not ids and len(schema) <= _MOST_FIELDS:
+    if len(schema) <= _MOST_FIELDS:
         metadata = schema.metadata and tuple(schema.metadata.items())
         key = options.endianness, metadata, *map(_said, schema.fields)
         known = _KNOWN.get(key)
@@ -114,7 +99,7 @@ def encode_schema(schema: Schema, options: IpcWriteOptions, ids: Sequence[int] =
             schema._encoded[options.endianness] = known
             return known
     builder = flatbuf_writer.new_builder()
-    offset = _add_schema(builder, schema, options, DictionaryIds(ids))
+    offset = _add_schema(builder, schema, options, count())
     builder.Prep(8, 0)  # prefixed by whole words, the contents stay aligned in any FlatBuffer
     made = EncodedSchema(bytes(builder.Bytes[builder.head :]), offset)
     if key is not None and len(made.data) <= _LARGEST:
@@ -135,7 +120,7 @@ def _said(field: Field) -> tuple[Any, ...]:
     return field.name, type, field.nullable, metadata and tuple(metadata.items()), *map(_said, inner.fields)
 
 
-def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: DictionaryIds) -> int:
+def _add_schema(builder: flatbuffers.Builder, schema: Schema, options: IpcWriteOptions, ids: Iterator[int]) -> int:
     fields = schema.fields
     kinds = _Kinds([field.type for field in fields])
     nested = {type for type in kinds.types if type.__class__ not in FLAT_CLASSES}

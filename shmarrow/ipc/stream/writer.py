@@ -60,8 +60,7 @@ class BatchWriter(Writer):
         self._sink = sink
         super().__init__(f"the writer to {sink.name}")
         self._head = b""  # what is yet to be written before the first batch
-        # The ids of the schema's dictionaries unless 0, 1, ..., and the dictionary written last for each.
-        self._ids: list[int] = []
+        # The dictionary written last for each id: those of a schema are numbered from 0 on.
         self._last_written: dict[int, Any] = {}
         # Dictionaries of all-null columns, which may be replaced later; a file has one per id.
         self._empty: dict[int, Any] = {}
@@ -188,19 +187,18 @@ class BatchWriter(Writer):
         position = self._sink.size + len(self._head)
         replaced: set[int] = set()
         # A dictionary has a lower id than those nested in its values, and must be written after them.
-        for number, values in reversed(list(enumerate(found))):
-            id = self._ids[number] if self._ids else number
+        for id, values in reversed(list(enumerate(found))):
             known = latest.get(id, self._last_written.get(id))
             if known is None and not len(values) and not self.replaces:
                 self._empty[id] = values
                 continue
             relation = NEW if known is None else self._relation(known, values)
-            if not replaced.isdisjoint(range(number + 1, number + 1 + len(dictionaries_of([values])))):
+            if not replaced.isdisjoint(range(id + 1, id + 1 + len(dictionaries_of([values])))):
                 relation = NEW if known is None else REPLACE
             if relation == SAME:
                 continue
             if relation != DELTA:
-                replaced.add(number)
+                replaced.add(id)
             if relation == REPLACE and not self.replaces:
                 raise InvalidData(
                     f"{self._sink.name}: dictionary {id} differs from the one written before it, "
