@@ -60,6 +60,6 @@ class DefaultSource(DataSource):
 
         if not hasattr(datasource, "DataSourceStreamArrowWriter"):
             raise MissingExtra('writeStream.format("shmarrow") needs pyspark 4.1 or newer')
-        from shmarrow.spark.source.stream_writer import StreamWriter
+        from shmarrow.spark.source.writer import StreamWriter
 
         return StreamWriter(self.options, schema, overwrite)

@@ -304,7 +304,7 @@ class RecordBatch(Columns[Array]):
         return self._view(schema, indices, 0, self.num_rows, new)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
-        from shmarrow.chunking import check_range
+        from shmarrow.chunked import check_range
 
         check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]

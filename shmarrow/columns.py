@@ -285,7 +285,7 @@ class Columns(Generic[Column]):
 
         See :meth:`Array.get_total_buffer_size`.
         """
-        from shmarrow.layout.sizes import buffer_bytes
+        from shmarrow.layout.listing import buffer_bytes
 
         columns = [getattr(column, "chunks", [column]) for column in self.itercolumns()]
         return buffer_bytes(*[chunk for chunks in columns for chunk in chunks])

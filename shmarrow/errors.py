@@ -8,12 +8,15 @@ Invariants:
   whoever shows it may word these in another way, and nobody takes the text of an error apart;
 * who raises an error knows the value, who calls knows the place: each level adds its part of ``where`` with :class:`at`
   to the same exception object. So an error that is kept, to be raised again later, is raised as a copy.
+
+Optional packages: imported on first use, with an error that names the extra to install.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Self, TypeAlias, TypeVar
 
 Part: TypeAlias = tuple[Any, ...]
@@ -462,3 +465,42 @@ Such slots are nulls of the null type, rows of a struct without children, lists 
 list views share; their number says nothing about the size of the data. Arrays of up to so many slots are not bounded.
 The limit holds for all arrays, as an operation may come long after the reader, and for arrays that no reader made.
 """
+
+
+EXTRAS = {
+    "jax": "jax",
+    "ml_dtypes": "tensor",
+    "nanoarrow": "arrow",
+    "pandas": "pandas",
+    "polars": "polars",
+    "pyarrow": "arrow",
+    "pyspark": "spark",
+    "scipy": "tensor",
+    "shtab": "cli",
+    "sparse": "sparse",
+    "torch": "torch",
+}
+"""The extras of shmarrow by the package that they install."""
+
+
+def optional(module: str, hint: str | None = None) -> Any:
+    """Import a module of an optional package.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    hint : str, optional
+        What to do without it.
+
+    Raises
+    ------
+    MissingExtra
+        If it is not installed; names the extra to install.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        command = f"pip install 'shmarrow[{EXTRAS[package]}]'"
+        raise MissingExtra(f"{package} is needed here: {command} ({error})", hint=hint) from None

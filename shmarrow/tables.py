@@ -14,8 +14,7 @@ from shmarrow import capsules
 from shmarrow.batch import RecordBatch, batch_of, read_record_batch
 from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
-from shmarrow.chunked import ChunkedArray, read_chunked_array
-from shmarrow.chunking import cut, locate, split, starts_of
+from shmarrow.chunked import ChunkedArray, cut, locate, read_chunked_array, split, starts_of
 from shmarrow.column_names import checked_schema, several
 from shmarrow.columns import Columns, Key, is_reader
 from shmarrow.errors import (
@@ -28,12 +27,12 @@ from shmarrow.errors import (
     full_name,
     iterated,
     not_expected,
+    optional,
     shown,
 )
 from shmarrow.habits import missing, no_batch
 from shmarrow.layout import Array
 from shmarrow.layout.making import nulls, slice_bounds
-from shmarrow.optional import optional
 from shmarrow.pickling import passed_by_handle
 from shmarrow.state_machine import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.tabular import as_column, frame_in_schema, made_from

@@ -10,8 +10,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.buffer import Mask
-from shmarrow.build.infer import type_of_ndarray, type_of_values
-from shmarrow.build.nulls import nan_to_null, without_nan
+from shmarrow.build.infer import nan_to_null, type_of_ndarray, type_of_values, without_nan
 from shmarrow.build.sources import plain
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown

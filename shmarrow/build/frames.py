@@ -25,7 +25,7 @@ import numpy as np
 from shmarrow.casts import kinds_of
 from shmarrow.errors import FieldNotFound, InvalidArgument, InvalidType, at, full_name, not_expected, shown
 from shmarrow.types import DataType, Schema
-from shmarrow.types.zones import zone_name
+from shmarrow.types.primitive import zone_name
 
 
 def to_json(value: Any) -> Any:

@@ -20,7 +20,7 @@ from shmarrow.errors import InvalidType
 from shmarrow.layout.making import frozen, make_array, validity_of
 from shmarrow.layout.values import array_from_numpy
 from shmarrow.types import from_numpy_dtype
-from shmarrow.types.zones import zone_name
+from shmarrow.types.primitive import zone_name
 
 _BASES = {"Series", "Index", "ExtensionArray", "DataFrame"}
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from shmarrow import capsules
 from shmarrow.build import pandas
-from shmarrow.errors import InvalidType, MissingExtra, full_name
+from shmarrow.errors import InvalidType, MissingExtra, full_name, optional
 from shmarrow.layout import Array
-from shmarrow.optional import optional
 
 Reader = Callable[[Any], Any]
 

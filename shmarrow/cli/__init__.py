@@ -6,7 +6,7 @@ Invariants:
   so that no command waits for the imports of another;
 * results go to standard output; progress and errors to standard error, with ``--json`` each error as one JSON object;
 * the exit status is the command's own; after one of our errors, which is printed as one line without a traceback, that
-  of :func:`shmarrow.cli.report.exit_status`; 0 if the reader of a pipe has closed it.
+  of :func:`shmarrow.cli.command.exit_status`; 0 if the reader of a pipe has closed it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 import shmarrow
-from shmarrow.cli.arguments import Declared, Run
-from shmarrow.cli.report import USAGE, Interrupted, WrongUsage, print_error
+from shmarrow.cli.command import USAGE, Declared, Interrupted, Run, WrongUsage, print_error
 from shmarrow.errors import ShmarrowError, printable, storage_error
 
 FILES = "files, streams, tensors and objects of stores"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from shmarrow.cli.arguments import JSON, argument, command
-from shmarrow.optional import optional
+from shmarrow.cli.command import JSON, argument, command
+from shmarrow.errors import optional
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _HOW = """\

@@ -9,8 +9,7 @@ import argparse
 import errno
 from contextlib import ExitStack
 
-from shmarrow.cli.arguments import COLUMNS, JSON, OVERWRITE, argument, command
-from shmarrow.cli.report import WrongUsage, progress_line, render
+from shmarrow.cli.command import COLUMNS, JSON, OVERWRITE, WrongUsage, argument, command, progress_line, render
 from shmarrow.cli.targets import pipe_in, pipe_out
 from shmarrow.errors import InvalidArgument, StorageError, counted, printable, recast
 from shmarrow.ipc.compression import CODECS

@@ -17,9 +17,20 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.cli.arguments import COLUMNS, JSON, MEMORY, TRUST, argument, command, target, whole
-from shmarrow.cli.cells import as_json, as_text, unique, values_of, within
-from shmarrow.cli.report import Table, WrongUsage, render
+from shmarrow.cli.command import (
+    COLUMNS,
+    JSON,
+    MEMORY,
+    TRUST,
+    Table,
+    WrongUsage,
+    argument,
+    command,
+    render,
+    target,
+    whole,
+)
+from shmarrow.cli.rows import as_json, as_text, unique, values_of, within
 from shmarrow.cli.schemas import text_pairs
 from shmarrow.cli.targets import open_rows
 from shmarrow.errors import counted, printable, renumbered

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import shmarrow as sa
-from shmarrow.cli.report import time_text
+from shmarrow.cli.command import time_text
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
 from shmarrow.ring import ring_info

@@ -18,10 +18,9 @@ from itertools import islice
 from typing import Any
 
 import shmarrow
-from shmarrow.cli.arguments import argument, command
-from shmarrow.cli.cells import values_of
+from shmarrow.cli.command import WrongUsage, argument, command
 from shmarrow.cli.diff import schema_differences, unequal
-from shmarrow.cli.report import WrongUsage
+from shmarrow.cli.rows import values_of
 from shmarrow.cli.schemas import children, text_pairs
 from shmarrow.cli.targets import pipe_in, pipe_out
 from shmarrow.integration.json import read_json, write_json

@@ -23,7 +23,23 @@ from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli.arguments import OVERWRITE, PREFIX, argument, command, seconds, store
+from shmarrow.cli.command import (
+    OVERWRITE,
+    PREFIX,
+    Fields,
+    Table,
+    WrongUsage,
+    argument,
+    batches_text,
+    command,
+    exact_size,
+    print_error,
+    progress_line,
+    render,
+    seconds,
+    store,
+    time_text,
+)
 from shmarrow.cli.host import (
     command_of,
     described,
@@ -41,17 +57,6 @@ from shmarrow.cli.host import (
     ring_state,
     shared,
     state_fields,
-)
-from shmarrow.cli.report import (
-    Fields,
-    Table,
-    WrongUsage,
-    batches_text,
-    exact_size,
-    print_error,
-    progress_line,
-    render,
-    time_text,
 )
 from shmarrow.cli.targets import open_target, pipe_in
 from shmarrow.display import size as size_text

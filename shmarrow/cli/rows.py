@@ -1,27 +1,155 @@
-"""Commands that read rows: ``head``, ``cat`` and ``count``.
+r"""Commands that read rows: ``head``, ``cat`` and ``count``, and the form of values.
 
 Invariants:
 
 * only the batches, columns and rows that are shown are read; a pipe is read as far as needed;
 * on a terminal rows are a table that fits it; elsewhere they are lines of tab-separated cells under a line of names;
-  with ``--json`` each row is a JSON object on a line of its own. ``cli/cells.py`` has the form of values.
+  with ``--json`` each row is a JSON object on a line of its own;
+* JSON has numbers, text, booleans and null as they are. Structs are objects, lists arrays, maps arrays of pairs. All
+  else is text: times in ISO 8601, decimals with all digits, bytes in hexadecimal, and ``"NaN"``, ``"Infinity"`` and
+  ``"-Infinity"``;
+* between tabs, a null is ``\N``. Backslashes, tabs and line breaks within a value are escaped, so that each row is one
+  line and no value looks like a null.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
+import math
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.cli.arguments import COLUMNS, MEMORY, TARGETS, argument, command, whole
-from shmarrow.cli.cells import Place, json_rows, text_rows, unique
-from shmarrow.cli.report import progress_line, render
+import shmarrow as sa
+from shmarrow.cli.command import COLUMNS, MEMORY, TARGETS, argument, clipped, command, progress_line, render, whole
 from shmarrow.cli.targets import open_rows
-from shmarrow.errors import printable
+from shmarrow.errors import Part, counted, part_text, printable, renumbered
+
+NULL = "\\N"
+
+
+class Place(NamedTuple):
+    """Where the rows of a batch are from, for errors: the target, the batch, and the row there of each row here."""
+
+    target: str
+    batch: int
+    rows: Sequence[int]
+
+    def row(self, number: int) -> int:
+        """The row there of a row here; an error may name one behind the last."""
+        return int(self.rows[number]) if number < len(self.rows) else number
+
+
+@contextmanager
+def within(*parts: Part) -> Iterator[None]:
+    """Put the parts of a location that are missing in front of that of errors that leave the block."""
+    try:
+        yield
+    except sa.ShmarrowError as error:
+        missing = [part for part in parts if part not in error.where and not error.problem.startswith(part_text(part))]
+        error.where = (*missing, *error.where)
+        raise
+
+
+def _columns(batch: Any, place: Place) -> Iterator[list[Any]]:
+    """The values of each column; errors tell where they are."""
+    for number, name in enumerate(batch.schema.names):
+        with (
+            within((place.target,), ("batch", place.batch), ("column", number, name)),
+            renumbered(place.row),
+        ):
+            yield values_of(batch.column(number))
+
+
+def json_rows(batch: Any, place: Place, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a batch as JSON objects, under these names."""
+    columns = [list(map(as_json, values)) for values in _columns(batch, place)]
+    for i in range(batch.num_rows):
+        yield {name: column[i] for name, column in zip(names, columns, strict=True)}
+
+
+def text_rows(batch: Any, place: Place, most: int | None = None) -> Iterator[str]:
+    """The rows of a batch as lines, with tabs between the cells, each of at most so many characters."""
+    columns = [[as_text(value, most) for value in values] for values in _columns(batch, place)]
+    if not columns:
+        return iter([""] * batch.num_rows)
+    return map("\t".join, zip(*columns, strict=True))
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Names as keys of an object: of equal ones, all but the first get a number."""
+    taken: dict[str, int] = {}
+    found = []
+    for name in names:
+        number = taken[name] = taken.get(name, 0) + 1
+        found.append(name if number == 1 else f"{name} ({number})")
+    return found
+
+
+def values_of(column: Any) -> list[Any]:
+    """The values of a column as Python values; as text where Python has no value, such as a time in nanoseconds.
+
+    Raises
+    ------
+    InvalidData
+        If they break the rules of their type.
+    """
+    try:
+        return list(column.to_pylist())
+    except (sa.ShmarrowError, ValueError, OverflowError):
+        if column.type.layout != "primitive":
+            column.validate(full=True)  # which says what is wrong, if anything is
+        nulls = column.is_null().to_pylist()
+        return [None if null else column._slot_text(i, 1 << 16) for i, null in enumerate(nulls)]
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON has it."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): as_json(each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return as_json(value._asdict())
+    if isinstance(value, (list, tuple)):
+        return [as_json(each) for each in value]
+    return str(value)
+
+
+def as_text(value: Any, most: int | None = None) -> str:
+    """A value between tabs; a longer one than ``most`` characters ends with its length."""
+    if value is None:
+        return NULL
+    size = len(value) if isinstance(value, (str, bytes)) else 0
+    if most is not None and size > most:  # do not make the whole of it text
+        length = size if isinstance(value, str) else 2 * size
+        piece = value[:most] if isinstance(value, str) else value[: most // 2]
+        return f"{as_text(piece)}… ({counted(length, 'character')})"
+    found = as_json(value)
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    if most is not None:
+        text = clipped(text, most)
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    return printable(text)
+
 
 _PIECE = 1 << 13
 """Rows that are made text at a time."""

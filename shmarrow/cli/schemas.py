@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from shmarrow.cli.arguments import COLUMNS, TARGETS, argument, command
-from shmarrow.cli.report import Table, clipped, render
+from shmarrow.cli.command import COLUMNS, TARGETS, Table, argument, clipped, command, render
 from shmarrow.cli.targets import ROWS, open_target, rows_of, scanned
 from shmarrow.types import storage_of
 

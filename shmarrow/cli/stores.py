@@ -11,9 +11,20 @@ from typing import Any
 
 import shmarrow as sa
 from shmarrow import segment
-from shmarrow.cli.arguments import PREFIX, argument, byte_size, command, seconds, store, whole
+from shmarrow.cli.command import (
+    PREFIX,
+    Fields,
+    Table,
+    argument,
+    byte_size,
+    command,
+    print_error,
+    render,
+    seconds,
+    store,
+    whole,
+)
 from shmarrow.cli.host import COUNTERS, holdings, is_store, opened, pins_text, shared
-from shmarrow.cli.report import Fields, Table, print_error, render
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
 from shmarrow.store import Event

@@ -19,8 +19,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import shmarrow as sa
-from shmarrow.cli.arguments import limits_of
-from shmarrow.cli.report import WrongUsage
+from shmarrow.cli.command import WrongUsage, limits_of
 from shmarrow.errors import DEFAULT_LIMITS, Limits, printable, storage_error
 from shmarrow.scans.sources import contents, expect_arrow, find, has_store, leads_to_one, the_one
 from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from shmarrow.cli.arguments import JSON, TRUST, argument, command, seconds, whole
+from shmarrow.cli.command import JSON, TRUST, Table, aligned, argument, command, render, seconds, whole
 from shmarrow.cli.host import (
     COUNTERS,
     is_object,
@@ -27,7 +27,6 @@ from shmarrow.cli.host import (
     reason,
     shared,
 )
-from shmarrow.cli.report import Table, aligned, render
 from shmarrow.display import one_line, text_width
 from shmarrow.display import size as size_text
 from shmarrow.errors import counted, printable

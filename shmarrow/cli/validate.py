@@ -16,17 +16,16 @@ from itertools import islice
 from typing import Any
 
 from shmarrow import xray
-from shmarrow.cli.arguments import MEMORY, TARGET, argument, command, limits_of, whole
-from shmarrow.cli.cells import within
-from shmarrow.cli.report import Table, render, shell_hint
+from shmarrow.cli.command import MEMORY, TARGET, Table, argument, command, limits_of, render, shell_hint, whole
+from shmarrow.cli.rows import within
 from shmarrow.cli.targets import open_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ShmarrowError, Unsupported, counted, printable
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.schema.decode import encoded_fields
+from shmarrow.ipc.schema.lazy import encoded_fields
 from shmarrow.sources import open_source
 from shmarrow.xray import Finding, Overview
-from shmarrow.xray.messages import read_batch
+from shmarrow.xray.overviews import read_batch
 
 _FAILING = ("error", "warning")
 """Findings of these severities make the exit status 1."""

@@ -16,8 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.cli.arguments import TARGET, argument, command
-from shmarrow.cli.report import Fields, Table, WrongUsage, exact_size, render
+from shmarrow.cli.command import TARGET, Fields, Table, WrongUsage, argument, command, exact_size, render
 from shmarrow.cli.targets import open_bytes
 from shmarrow.display import one_line
 from shmarrow.display import size as size_text

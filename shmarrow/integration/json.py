@@ -38,11 +38,11 @@ from shmarrow.integration.json_values import (
     write_integers,
 )
 from shmarrow.ipc.batch.encode import dictionaries_of
-from shmarrow.ipc.schema.decode import FieldLayout
+from shmarrow.ipc.schema.lazy import FieldLayout
 from shmarrow.layout import LISTING, BufferSpec, concat_arrays, nulls
+from shmarrow.layout.binary import decode
 from shmarrow.layout.making import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
-from shmarrow.layout.text import decode
 from shmarrow.layout.views import INLINE
 from shmarrow.sources import open_sink, open_source
 from shmarrow.tables import Table

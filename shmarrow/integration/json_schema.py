@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from shmarrow import types
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported, at, recast
-from shmarrow.ipc.schema.decode import FieldLayout
+from shmarrow.ipc.schema.lazy import FieldLayout
 from shmarrow.types import DataType, Field, Metadata, Schema, extension_type, storage_field
 from shmarrow.types.descriptors import REQUIRED, TYPES, Enumeration, Parameter
 

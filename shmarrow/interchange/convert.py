@@ -31,13 +31,13 @@ from shmarrow.errors import (
     ShmarrowError,
     Unsupported,
     at,
+    optional,
 )
 from shmarrow.interchange.safetensors import read_safetensors, safetensors_pieces
 from shmarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter, open_stream
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.bundle import load_tensors, write_tensors
-from shmarrow.optional import optional
 from shmarrow.scans import Scan, scan
 from shmarrow.scans.sources import Fragment, contents, find, leads_to_one
 from shmarrow.segment.location import decoded, is_shm, resolve

@@ -15,9 +15,8 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.casts.ndarray import from_ndarray
-from shmarrow.errors import InvalidData
+from shmarrow.errors import InvalidData, optional
 from shmarrow.layout.dlpack import Exposed, elements_of
-from shmarrow.optional import optional
 from shmarrow.segment.mappings import copied
 from shmarrow.types import from_numpy_dtype
 

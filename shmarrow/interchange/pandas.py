@@ -16,9 +16,8 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.build.frames import OWN, from_json, stored_type
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, ShmarrowError, Unsupported, at, shown
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, ShmarrowError, Unsupported, at, optional, shown
 from shmarrow.layout.listing import LISTS
-from shmarrow.optional import optional
 from shmarrow.types import PANDAS_KEY, Schema, types_in
 
 OPTIONS = frozenset({

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import NDArray
-from shmarrow.errors import InvalidType
-from shmarrow.optional import optional
+from shmarrow.errors import InvalidType, optional
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
 from shmarrow.tensor.formats import FORMS
 from shmarrow.tensor.sparse import Form

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.buffer import NDArray
-from shmarrow.errors import InvalidType, StorageError, Unsupported
+from shmarrow.errors import InvalidType, StorageError, Unsupported, optional
 from shmarrow.layout.dlpack import Exposed, is_cpu, own_elements, to_torch
-from shmarrow.optional import optional
 from shmarrow.tensor import SparseCOOTensor, SparseMatrix, SparseTensor, Tensor
 from shmarrow.tensor.dense import as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, as_element

@@ -7,8 +7,7 @@ slots.
 
 from __future__ import annotations
 
-from shmarrow.layout.array import Array
-from shmarrow.layout.concat import concat_arrays
+from shmarrow.layout.array import Array, concat_arrays
 from shmarrow.layout.listing import LISTING, BufferSpec, Layout
 from shmarrow.layout.making import make_array, nulls
 

@@ -7,6 +7,8 @@ Invariants:
 * :meth:`Array.validate` checks the structure (number and sizes of buffers, lengths of children, first and last
   offsets) in constant time; ``validate(full=True)`` also checks the values;
 * layouts differ in the hooks that their classes implement, see ``hooks``; operations do not switch over layouts.
+
+Concatenation of arrays of any library.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -24,11 +26,13 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.errors import (
     EXPANDED_VALUES,
     IndexOutOfRange,
+    InvalidArgument,
     InvalidData,
     InvalidType,
     LimitExceeded,
     clip,
     not_an_index,
+    not_expected,
     renumbered,
     shown,
 )
@@ -36,7 +40,16 @@ from shmarrow.habits import missing, no_operator
 from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import boolean_bits, check_slots, make_array, no_memory, range_of, slice_bounds
+from shmarrow.layout.making import (
+    boolean_bits,
+    check_slots,
+    items_of,
+    join_arrays,
+    make_array,
+    no_memory,
+    range_of,
+    slice_bounds,
+)
 from shmarrow.layout.preview import Budget, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
 from shmarrow.pickling import packed, passed_by_handle, unpacked
@@ -155,7 +168,7 @@ class Array(LayoutHooks):
         InvalidData
             If offsets, run ends or type ids are out of range.
         """
-        from shmarrow.layout.sizes import referenced_bytes
+        from shmarrow.layout.listing import referenced_bytes
 
         return referenced_bytes(self)
 
@@ -164,7 +177,7 @@ class Array(LayoutHooks):
 
         Shared buffers count once.
         """
-        from shmarrow.layout.sizes import buffer_bytes
+        from shmarrow.layout.listing import buffer_bytes
 
         return buffer_bytes(self)
 
@@ -963,3 +976,29 @@ def _rebuild(
 ) -> Any:
     views = [None if data is None else unpacked(data) for data in buffers]
     return make_array(type, length, views, null_count, 0, children, dictionary)
+
+
+AnyArray = TypeVar("AnyArray", bound=Array)
+
+
+def concat_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
+    """Arrays of one type, of any library, as one, a copy; a single one is not copied.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are no arrays.
+    InvalidType
+        If their types differ, or one is not an array.
+    """
+    own: list[AnyArray] = items_of(arrays, "arrays")
+    if not own:
+        raise InvalidArgument("nothing to concatenate: expected at least one array")
+    for i, item in enumerate(own):
+        if not isinstance(item, Array):
+            if not capsules.has_data(item):
+                raise not_expected("a list of shmarrow.Array", item)
+            from shmarrow.layout.c_stream import read_array
+
+            own[i] = read_array(item)
+    return join_arrays(own)

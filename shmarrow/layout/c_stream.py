@@ -28,7 +28,17 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.capsules import ARRAY, PyCapsule
-from shmarrow.errors import Failed, InvalidData, InvalidType, ShmarrowError, StorageError, Unsupported, at, full_name
+from shmarrow.errors import (
+    Failed,
+    InvalidData,
+    InvalidType,
+    ShmarrowError,
+    StorageError,
+    Unsupported,
+    at,
+    full_name,
+    optional,
+)
 from shmarrow.layout.c_array import (
     Importer,
     Tree,
@@ -41,7 +51,6 @@ from shmarrow.layout.c_array import (
     requested,
 )
 from shmarrow.layout.making import join_arrays, nulls
-from shmarrow.optional import optional
 from shmarrow.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema
 from shmarrow.types.c_schema import (

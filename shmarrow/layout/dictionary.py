@@ -17,8 +17,7 @@ from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import blank_mask, frozen, join_arrays, make_array, nulls, read_only, validity_of, zeros
 from shmarrow.layout.preview import Budget
-from shmarrow.layout.repeats import check_repeats, has_fixed_width, same_at
-from shmarrow.layout.runs import CHUNK
+from shmarrow.layout.runs import CHUNK, check_repeats, has_fixed_width, same_at
 from shmarrow.types import DataType, DictionaryType, ExtensionType
 
 if TYPE_CHECKING:

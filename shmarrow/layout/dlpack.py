@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import NDArray
-from shmarrow.errors import CopyRequired, ExportRefused
-from shmarrow.optional import optional
+from shmarrow.errors import CopyRequired, ExportRefused, optional
 from shmarrow.segment.mappings import copied, private_view, writable
 from shmarrow.types import DataType
 

@@ -26,8 +26,7 @@ from shmarrow.layout.making import (
     validity_of,
     view_of,
 )
-from shmarrow.layout.repeats import check_repeats, has_fixed_width
-from shmarrow.layout.runs import CHUNK, PIECE
+from shmarrow.layout.runs import CHUNK, PIECE, check_repeats, has_fixed_width
 from shmarrow.layout.validation import EXPORTED_SLOTS, too_many
 from shmarrow.types import DataType, Field
 

@@ -18,8 +18,7 @@ from shmarrow.layout.array import Array
 from shmarrow.layout.codes import codes_of, slot_codes
 from shmarrow.layout.making import check_bits, check_slots, frozen, join_arrays, kept, make_array, nulls, refuse_type
 from shmarrow.layout.preview import Budget
-from shmarrow.layout.repeats import check_repeats, has_fixed_width
-from shmarrow.layout.runs import CHUNK
+from shmarrow.layout.runs import CHUNK, check_repeats, has_fixed_width
 from shmarrow.types import DataType, ExtensionType, Field, RunEndEncodedType
 
 if TYPE_CHECKING:

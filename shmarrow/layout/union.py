@@ -28,8 +28,7 @@ from shmarrow.layout.making import (
     view_of,
 )
 from shmarrow.layout.preview import Budget
-from shmarrow.layout.repeats import same_at
-from shmarrow.layout.runs import CHUNK
+from shmarrow.layout.runs import CHUNK, same_at
 from shmarrow.layout.struct import match
 from shmarrow.types import DataType, Field, union
 

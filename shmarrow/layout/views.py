@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from shmarrow.buffer import Bytes, Indices, NDArray, Words
+from shmarrow.layout.binary import decodes
 from shmarrow.layout.runs import LOW_BYTES, is_ascii, load_words
-from shmarrow.layout.text import decodes
 
 INLINE = 12
 """Maximum size of an inline value; longer values are in data buffers."""

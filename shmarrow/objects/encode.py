@@ -33,8 +33,8 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions, as_options
-from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
+from shmarrow.ipc.schema.lazy import read_schema
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.writer import checked_options, dense_message, encode_dense, encode_tensor

@@ -28,13 +28,12 @@ from shmarrow.errors import (
     Unsupported,
     full_name,
 )
-from shmarrow.ipc.batch.decode import open_batch
-from shmarrow.ipc.batch.header import read_message
+from shmarrow.ipc.batch.decode import open_batch, read_message
 from shmarrow.ipc.body import BodyPlan
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
-from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.ipc.schema.lazy import read_schema
 from shmarrow.ipc.tensor.decode import DenseHeader, read_header
 from shmarrow.ipc.tensor.writer import encode_tensor
 from shmarrow.layout.listing import LISTING, walk

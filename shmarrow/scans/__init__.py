@@ -1,6 +1,6 @@
 """Many files as one table.
 
-``sources`` finds, recognizes and opens files and objects; ``partitions`` makes columns of the names of directories;
+``sources`` finds, recognizes and opens files and objects, and makes columns of the names of directories;
 ``filters`` chooses rows, and what may have them; ``one_table`` is the whole.
 """
 

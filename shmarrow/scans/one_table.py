@@ -37,9 +37,8 @@ from shmarrow.errors import (
 from shmarrow.habits import missing
 from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
-from shmarrow.scans import partitions
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
-from shmarrow.scans.sources import Fragment, find, open_fragment
+from shmarrow.scans.sources import Fragment, find, open_fragment, partition_values
 from shmarrow.tables import RecordBatchReader, Table
 from shmarrow.types import DataType, Field, Schema
 from shmarrow.types.schema import with_nulls
@@ -152,7 +151,7 @@ class Scan:
             keys: dict[str, DataType] = {}
             for name in names:
                 with at("column", name):
-                    keys[name] = partitions.values_of(texts[name]).type
+                    keys[name] = partition_values(texts[name]).type
             schema = self._schema_of_first(keys)
         self._full = self.schema = schema
         self._columns: Sequence[int] = range(len(schema))
@@ -160,7 +159,7 @@ class Scan:
         for i in [schema.index_of(name) for name in names if name in schema]:
             field = schema.field(i)
             with at("column", field.name):
-                self._keys[i] = partitions.values_of(texts[field.name], field.type)
+                self._keys[i] = partition_values(texts[field.name], field.type)
 
     def _schema_of_first(self, keys: dict[str, DataType]) -> Schema:
         if not self._fragments:

@@ -20,10 +20,9 @@ import numpy as np
 from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.capsules import PyCapsule
-from shmarrow.errors import ShmarrowError
+from shmarrow.errors import ShmarrowError, optional
 from shmarrow.layout.c_stream import export_all
 from shmarrow.layout.order import ordered_type, plain_type
-from shmarrow.optional import optional
 from shmarrow.scans.filters import Condition, Filter
 from shmarrow.types import DictionaryType, FloatType, Schema, float64
 

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
-    from shmarrow.spark.driver_table import share_table
     from shmarrow.spark.frame import SharedFrame
     from shmarrow.spark.handle import PartitionHandle
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
     from shmarrow.spark.host_once import Once, once
     from shmarrow.spark.joining import lookup
-    from shmarrow.spark.named import attached
     from shmarrow.spark.session import check_java, local_session
-    from shmarrow.spark.sharing import share
+    from shmarrow.spark.sharing import attached, share, share_table
 
 __all__ = [
     "HostBroadcast",
@@ -44,15 +42,13 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            ".driver_table": "share_table",
             ".frame": "SharedFrame",
             ".handle": "PartitionHandle",
             ".host_broadcast": "HostBroadcast broadcast",
             ".host_once": "Once once",
             ".joining": "lookup",
-            ".named": "attached",
             ".session": "check_java local_session",
-            ".sharing": "share",
+            ".sharing": "attached share share_table",
         },
     )
 """A worker imports only what it needs. No module has the name of a function."""

@@ -10,8 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidType, MissingExtra, Unsupported, shown
-from shmarrow.optional import optional
+from shmarrow.errors import InvalidType, MissingExtra, Unsupported, optional, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa

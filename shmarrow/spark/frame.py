@@ -18,9 +18,9 @@ from shmarrow.errors import (
     ObjectNotFound,
     StorageError,
     full_name,
+    optional,
     shown,
 )
-from shmarrow.optional import optional
 from shmarrow.segment.host import host_name
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here

@@ -22,8 +22,8 @@ from shmarrow.errors import (
     StorageError,
     StoreFull,
     full_name,
+    optional,
 )
-from shmarrow.optional import optional
 from shmarrow.spark._pyspark import check_version, is_connect, is_spark, is_stopped, parallelism
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import numpy as np
 from shmarrow.buffer import NDArray
 from shmarrow.build import array
 from shmarrow.column_names import checked_schema, several
-from shmarrow.errors import InvalidArgument, InvalidType, at, full_name
-from shmarrow.optional import optional
+from shmarrow.errors import InvalidArgument, InvalidType, at, full_name, optional
 from shmarrow.spark._pyspark import arrow_schema, is_local
 from shmarrow.spark.delivery import explaining_limits
 from shmarrow.spark.frame import SharedFrame

@@ -18,8 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmarrow.errors import InvalidData, StorageError, at, counted
-from shmarrow.optional import optional
+from shmarrow.errors import InvalidData, StorageError, at, counted, optional
 from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.publishing import check_wanted, handle_row

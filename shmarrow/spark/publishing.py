@@ -24,8 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmarrow.column_names import checked_schema
-from shmarrow.errors import InvalidType, ObjectNotFound
-from shmarrow.optional import optional
+from shmarrow.errors import InvalidType, ObjectNotFound, optional
 from shmarrow.spark._pyspark import is_connect, is_local, is_stopped
 from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle, marker, remove_here

@@ -21,9 +21,8 @@ from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.build.frames import check_no_duplicates, read_frame
 from shmarrow.column_names import checked_schema
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, at, full_name, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, at, full_name, optional, shown
 from shmarrow.layout import Array, nulls
-from shmarrow.optional import optional
 from shmarrow.spark._pyspark import arrow_schema
 from shmarrow.tables import RecordBatchReader, Table, rows_of, table
 from shmarrow.tabular import from_frame

@@ -16,8 +16,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shmarrow.errors import InvalidType, MissingExtra, full_name
-from shmarrow.optional import optional
+from shmarrow.errors import InvalidType, MissingExtra, full_name, optional
 from shmarrow.types.base import as_positive
 
 if TYPE_CHECKING:

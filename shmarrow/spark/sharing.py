@@ -4,42 +4,176 @@ Invariants:
 
 * :mod:`shmarrow.spark.publishing` puts and removes; this module says what;
 * a worker keeps one batch of ``target_bytes`` in memory, not a partition.
+
+Sharing a table of the driver: stored once, used in place by the workers of all later jobs.
+
+Invariants:
+
+* the rows are split into objects like those of a DataFrame, so all operations of frames work;
+* the objects are pinned, so that the store does not evict them;
+* if workers may run on other hosts, Spark distributes all objects together, like broadcasts.
+
+Named frames: what ``share(df, name=...)`` registers, and other applications and notebooks of the user open.
+
+Invariants:
+
+* a name is an object in the driver's store: a table without rows, of the frame's schema, whose metadata are the handles
+  as JSON. Who opens it executes nothing;
+* a new frame replaces the name when it is complete, and only then the old one is removed;
+* the name has the owner of the frame: it ends with the application that shared it.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from shmarrow import capsules
 from shmarrow.batch import record_batch
 from shmarrow.column_names import checked_schema
-from shmarrow.errors import InvalidType, StoreFull, full_name
+from shmarrow.errors import GenerationChanged, InvalidData, InvalidType, ObjectNotFound, StoreFull, full_name, optional
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.optional import optional
 from shmarrow.segment import Location
-from shmarrow.spark._pyspark import arrow_schema, is_local
-from shmarrow.spark.app_store import AppStore, driver_store
+from shmarrow.spark._pyspark import arrow_schema, is_local, parallelism
+from shmarrow.spark.app_store import AppStore, default_location, driver_store, unless_gone
+from shmarrow.spark.delivery import check_collected, send
 from shmarrow.spark.frame import SharedFrame
-from shmarrow.spark.handle import frame_name
+from shmarrow.spark.handle import PartitionHandle, frame_name
 from shmarrow.spark.jobs import is_session, on_workers, session_for
-from shmarrow.spark.named import register
 from shmarrow.spark.publishing import check_wanted, handle_column, handle_row, published
-from shmarrow.spark.results import pyarrow_batches
+from shmarrow.spark.results import of_frame, pyarrow_batches
 from shmarrow.spark.types import check_name, check_type
 from shmarrow.spark.values import as_name
 from shmarrow.store import Store
+from shmarrow.tables import Table, table
 from shmarrow.types import Schema, has_dictionary
 from shmarrow.types.base import as_positive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from shmarrow.segment import Location
+    from shmarrow.store import Store
+
     Batches = Iterator[pa.RecordBatch]
     Function = Callable[[Any], Any]
+
+
+PREFIX = "frames/"
+KEY = b"shmarrow:frame"
+"""The key of a frame's description in the metadata of its schema."""
+
+_mine: dict[tuple[str, str], SharedFrame] = {}
+"""The frames that this process has given a name, by their store's id and name: Spark keeps parts of them."""
+
+
+def register(frame: SharedFrame, name: str) -> Callable[[], object] | None:
+    """Give a frame a name, and remove the frame that had it.
+
+    Returns
+    -------
+    remove_elsewhere : callable or None
+        Removes the objects of the old frame on this host, to be called on other hosts too; None if there was none.
+    """
+    store = frame.store.store()
+    while True:
+        old = _described(store, name)
+        generation = 0 if old is None else store.info(PREFIX + name).generation
+        with suppress(GenerationChanged, ObjectNotFound):
+            store.put(PREFIX + name, _description(frame), protect=True, if_generation=generation)
+            break
+    frame.kept(end=partial(_forget, store, name, frame.name))
+    mine = _mine.pop((store.id, name), None)
+    _mine[store.id, name] = frame
+    if old is None:
+        return None
+    (mine if mine is not None and mine.name == old.name else old).destroy()
+    return partial(old.store.delete_here, prefix=f"{old.name}/")
+
+
+def attached(name: str, store: Location | Store | None = None) -> SharedFrame:
+    """Open a frame that an application of this user has shared under a name: ``share(df, name=...)``.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+    store : str, PathLike or Store, optional
+        The store in which it was shared, by default that of this user's Spark applications.
+
+    Returns
+    -------
+    SharedFrame
+        The frame. It lives until it is replaced by another of its name, destroyed, or the application ends that shared
+        it. Tables that were attached before that stay valid. It needs no Spark; only partitions on this host can be
+        attached. ``destroy`` removes these and the name; those on other hosts end with their executors.
+
+    Raises
+    ------
+    ObjectNotFound
+        If no frame has this name; lists the names that there are.
+    InvalidData
+        If something else is in its place.
+    """
+    name = as_name(name)
+    opened = None
+    with suppress(ObjectNotFound):
+        opened = (
+            store if isinstance(store, Store) else Store(default_location() if store is None else store, create=False)
+        )
+        opened.collect()  # names of applications that have ended
+        found = _described(opened, name)
+        if found is not None:
+            return found.kept(end=partial(_forget, opened, name, found.name))
+    names = [] if opened is None else [each.removeprefix(PREFIX) for each in opened.names(PREFIX)]
+    there = f"there are {', '.join(map(repr, names[:20]))}" if names else "there is none"
+    raise ObjectNotFound(
+        errno.ENOENT,
+        f"no frame is shared under the name {name!r}: {there}",
+        hint="share(df, name=...) gives a name, in an application that still runs",
+    )
+
+
+def _description(frame: SharedFrame) -> Table:
+    handles = [{**asdict(handle), "store": [*handle.store], "way": None} for handle in frame.handles]
+    said = {"name": frame.name, "store": [*frame.store], "spark_schema": frame.spark_schema, "handles": handles}
+    metadata = {**(frame.schema.metadata or {}), KEY: json.dumps(said).encode()}
+    return Table(frame.schema.with_metadata(metadata), [])
+
+
+def _described(store: Store, name: str) -> SharedFrame | None:
+    """Return the frame of a name; None if there is none."""
+    with suppress(ObjectNotFound):
+        table: Any = store.get(PREFIX + name)
+        try:
+            metadata = dict(table.schema.metadata)
+            said = json.loads(metadata.pop(KEY))
+            handles = [PartitionHandle(**{**each, "store": AppStore(*each["store"])}) for each in said["handles"]]
+            schema = table.schema.with_metadata(metadata or None)
+            return SharedFrame(AppStore(*said["store"]), said["name"], schema, handles, said["spark_schema"])
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InvalidData(f"the object {PREFIX + name!r} of the store {store.name!r} is no shared frame") from None
+    return None
+
+
+def _forget(store: Store, name: str, frame: str) -> None:
+    """Remove a name, unless another frame has it now."""
+    with unless_gone():
+        found = _described(store, name)
+        if found is not None and found.name == frame:
+            _mine.pop((store.id, name), None)
+            store.delete(PREFIX + name)
+
 
 TARGET_BYTES = 4 << 20
 OVERHEAD = 1536
@@ -253,3 +387,76 @@ def _schema_without_rows(df: DataFrame, function: Function | None) -> Schema:
     empty = pa.RecordBatch.from_pylist([], pa.schema(fields))
     first = next(_given(iter([empty]), df.columns, function), None)
     return Schema([]) if first is None else checked_schema(first.schema)
+
+
+SMALLEST = 1 << 20
+"""Minimum size of a partition in bytes, unless the number of partitions is given."""
+
+
+def share_table(
+    data: Any,
+    spark: SparkSession | None = None,
+    store: Location | Store | None = None,
+    *,
+    partitions: int | None = None,
+) -> SharedFrame:
+    """Put a table of the driver into shared memory once, for the Python workers of all later jobs.
+
+    Parameters
+    ----------
+    data : object
+        A table, record batch or reader of this package or pyarrow, a data frame of pandas or polars, or any object with
+        an Arrow stream. The index of a pandas DataFrame is kept as columns if it has a name, as in Spark. The rows are
+        copied once, into the store.
+    spark : SparkSession, optional
+        A session, classic or Spark Connect; by default the active one.
+    store : str, PathLike or Store, optional
+        The store for the objects on the driver's host; by default the user's store for Spark, in shared memory.
+    partitions : int, optional
+        Number of partitions, at most the number of rows; their sizes differ by at most one row. By default Spark's
+        default parallelism, or one per MiB if that is less.
+
+    Returns
+    -------
+    SharedFrame
+        As for :func:`share`. If workers may run on other hosts than the driver, Spark distributes the rows once to each
+        executor. The objects exist until it is destroyed or this process ends.
+
+    Raises
+    ------
+    InvalidType
+        If ``data`` is not a table, or a Spark DataFrame, which :func:`share` accepts.
+    InvalidArgument
+        If ``partitions`` is less than 1.
+    StoreFull
+        If there is not enough space in the store; then nothing is left in it.
+    """
+    session = session_for(spark, "share_table(data)", data)
+    count = None if partitions is None else as_positive(partitions, "partitions")
+    check_collected(data)
+    rows = of_frame(data) if capsules.is_frame(data) else table(data)
+    if count is None:
+        count = max(min(parallelism(session), rows.nbytes // SMALLEST), 1)
+    count = min(count, rows.num_rows)
+    found = driver_store(store)
+    opened = found.store()
+    name = frame_name()
+    frame = SharedFrame(found, name, rows.schema, []).kept(session)
+    try:
+        handles = []
+        for i in range(count):
+            start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
+            part = rows if count == 1 else rows.slice(start, stop - start)
+            each = opened._put_as_file(f"{name}/{i:05d}", part)
+            frame.kept(end=opened.pin(each).close)
+            size = opened.attach(each).size
+            handles.append(PartitionHandle.of_object(found, each, stop - start, len(part.batches), size, i))
+        ways = send(session, found, [handle.name for handle in handles])
+        if ways:
+            frame.kept(end=partial(ways[0].destroy, False))  # they share one file
+            handles = [replace(each, way=by) for each, by in zip(handles, ways, strict=True)]
+        frame.handles = tuple(handles)
+        return frame
+    except BaseException:
+        frame.destroy()
+        raise

@@ -9,8 +9,7 @@ import numpy as np
 
 from shmarrow import capsules
 from shmarrow.build import array
-from shmarrow.errors import InvalidType, full_name
-from shmarrow.optional import optional
+from shmarrow.errors import InvalidType, full_name, optional
 from shmarrow.tensor.dense import Tensor
 from shmarrow.tensor.formats import FORMS, SparseCSFTensor
 from shmarrow.tensor.sparse import SparseTensor

@@ -17,8 +17,7 @@ import numpy as np
 
 from shmarrow import capsules, types
 from shmarrow.buffer import DType, NDArray
-from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, shown
-from shmarrow.optional import optional
+from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, InvalidType, MissingExtra, optional, shown
 from shmarrow.types import DataType, ExtensionType, Metadata
 from shmarrow.types.descriptors import parse_format
 
@@ -100,7 +99,7 @@ def element_of(dtype: DType) -> Element:
     InvalidType
         If Arrow has no fixed-width type for it.
     """
-    from shmarrow.types.dtypes import from_numpy_dtype
+    from shmarrow.types.primitive import from_numpy_dtype
 
     if dtype.kind == "T":
         raise InvalidType(f"the elements of a tensor have a fixed width, found {dtype}", hint="use an array of strings")

@@ -21,8 +21,17 @@ import numpy as np
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.tensor.dense import Shape
-from shmarrow.tensor.indices import Coordinates, IndexType, as_flat_index, as_index, counted, index_dtype
-from shmarrow.tensor.sparse import FORMS, Levels, SparseTensor
+from shmarrow.tensor.sparse import (
+    FORMS,
+    Coordinates,
+    IndexType,
+    Levels,
+    SparseTensor,
+    as_flat_index,
+    as_index,
+    counted,
+    index_dtype,
+)
 from shmarrow.types import DataType, MetadataLike
 
 __all__ = ["FORMS", "SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix", "SparseMatrix"]

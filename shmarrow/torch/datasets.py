@@ -7,11 +7,9 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, counted, printable, shown
+from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidType, counted, optional, printable, shown
 from shmarrow.layout.arguments import checked_positions
-from shmarrow.optional import optional
-from shmarrow.torch.plan import Plan
-from shmarrow.torch.rows import Column, TableRows, checked_count, row_of, row_options, share_of, table_of
+from shmarrow.torch.rows import Column, Plan, TableRows, checked_count, row_of, row_options, share_of, table_of
 
 optional("torch")
 import torch  # noqa: E402

@@ -11,7 +11,6 @@ from shmarrow.types.primitive import *  # noqa: F403
 from shmarrow.types.schema import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from shmarrow.types.dtypes import *  # noqa: F403
     from shmarrow.types.predicates import *  # noqa: F403
     from shmarrow.types.unify import *  # noqa: F403
 
@@ -20,7 +19,6 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            ".dtypes": "from_numpy_dtype",
             ".predicates": "is_binary is_binary_view is_boolean is_date is_date32 is_date64 is_decimal "
             "is_decimal32 is_decimal64 is_decimal128 is_decimal256 is_dictionary is_duration "
             "is_fixed_size_binary is_fixed_size_list is_float16 is_float32 is_float64 is_floating "

@@ -368,9 +368,9 @@ def aliases() -> dict[str, DataType]:
 @cache
 def by_dtype() -> dict[DType, DataType]:
     """Types by little-endian numpy dtype."""
-    from shmarrow.types import dtypes
+    from shmarrow.types import primitive
 
-    return dtypes.by_dtype()
+    return primitive.by_dtype()
 
 
 def _of_dtype(value: Any) -> DataType | None:

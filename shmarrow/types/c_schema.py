@@ -44,10 +44,10 @@ from shmarrow.errors import (
     at,
     full_name,
     not_expected,
+    optional,
     recast,
     shown,
 )
-from shmarrow.optional import optional
 from shmarrow.types.base import DataType, FrozenMetadata, Metadata
 from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, ExtensionType, extension_type, storage_field

@@ -1,6 +1,7 @@
 """Types without children: null, bool, numeric, temporal, binary and string ("Data Types").
 
-The factories are named as in pyarrow.
+The factories are named as in pyarrow. :func:`from_numpy_dtype` gives the type for a dtype; time zones are named as in
+Schema.fbs, "Timestamp".
 """
 
 from __future__ import annotations
@@ -11,20 +12,93 @@ import numpy as np
 
 from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidType, shown
+from shmarrow.types import base
 from shmarrow.types.base import DataType, as_int
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
 
 if TYPE_CHECKING:
+    import datetime as dt
     from datetime import tzinfo
 
+    import numpy.typing as npt
+
+
+def zone_name(zone: dt.tzinfo) -> str:
+    """Return the Arrow name of a time zone: its name in the time zone database, or an offset such as ``+07:30``.
+
+    Raises
+    ------
+    InvalidType
+        If it has neither.
+    """
+    for attribute in ("key", "zone"):  # zoneinfo and pytz
+        name = getattr(zone, attribute, None)
+        if isinstance(name, str):
+            return name
+    try:
+        offset = zone.utcoffset(None)
+        seconds = None if offset is None else offset.total_seconds()
+    except Exception:
+        seconds = None  # the offset depends on the date
+    if seconds is None or seconds % 60 or abs(seconds) >= 24 * 60 * 60:
+        raise InvalidType(f"the time zone {shown(zone)} has no Arrow name; use zoneinfo, or an offset in whole minutes")
+    if not seconds:
+        return "UTC"
+    minutes = int(seconds) // 60
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
 __all__ = [
-    "BinaryType", "BinaryViewType", "BoolType", "DateType", "DecimalType", "DurationType", "FixedSizeBinaryType",
-    "FixedWidthType", "FloatType", "IntType", "IntervalType", "LargeBinaryType", "NullType", "TimeType",
-    "TimestampType", "binary", "binary_view", "bool_", "date32", "date64", "day_time_interval", "decimal32",
-    "decimal64", "decimal128", "decimal256",
-    "duration", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "large_binary",
-    "large_string", "large_utf8", "month_day_nano_interval", "month_interval", "null", "string", "string_view",
-    "time32", "time64", "timestamp", "uint8", "uint16", "uint32", "uint64", "utf8",
+    "BinaryType",
+    "BinaryViewType",
+    "BoolType",
+    "DateType",
+    "DecimalType",
+    "DurationType",
+    "FixedSizeBinaryType",
+    "FixedWidthType",
+    "FloatType",
+    "IntType",
+    "IntervalType",
+    "LargeBinaryType",
+    "NullType",
+    "TimeType",
+    "TimestampType",
+    "binary",
+    "binary_view",
+    "bool_",
+    "date32",
+    "date64",
+    "day_time_interval",
+    "decimal32",
+    "decimal64",
+    "decimal128",
+    "decimal256",
+    "duration",
+    "float16",
+    "float32",
+    "float64",
+    "from_numpy_dtype",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "large_binary",
+    "large_string",
+    "large_utf8",
+    "month_day_nano_interval",
+    "month_interval",
+    "null",
+    "string",
+    "string_view",
+    "time32",
+    "time64",
+    "timestamp",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "utf8",
 ]  # fmt: skip
 
 
@@ -249,7 +323,6 @@ class TimestampType(_TimeLike, members=("Timestamp",)):
                 raise InvalidType(
                     f"the time zone of a timestamp must be a string or a tzinfo, found {type(tz).__name__}"
                 )
-            from shmarrow.types.zones import zone_name
 
             tz = zone_name(tz)
         self._set(tz=tz or None)
@@ -600,3 +673,38 @@ _ALIASES = {
     "date32": "date32[day]", "date64": "date64[ms]", "float16": "halffloat", "float32": "float", "float64": "double",
     "bool_": "bool", "utf8": "string", "large_utf8": "large_string", "boolean": "bool", "str": "string",
 }  # fmt: skip
+
+
+def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
+    """Return the type for a numpy dtype, or anything ``np.dtype`` accepts, such as ``"M8[ms]"``.
+
+    Raises
+    ------
+    InvalidType
+        If numpy does not know the dtype, or no Arrow type corresponds to it.
+    """
+    if not isinstance(dtype, np.dtype):
+        try:
+            dtype = np.dtype(dtype)
+        except (TypeError, ValueError) as error:
+            raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
+    type = base.by_dtype().get(dtype.newbyteorder("<"))
+    if type is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+        type = FixedSizeBinaryType(dtype.itemsize)
+    if type is None:
+        raise InvalidType(f"no Arrow type for the numpy dtype {dtype}")
+    return type
+
+
+def by_dtype() -> dict[DType, DataType]:
+    """Types that have a numpy dtype; cached by :func:`shmarrow.types.base.by_dtype`."""
+    return {
+        np.dtype("<M8[D]"): date32(),
+        np.dtype("bool"): bool_(),
+        # The first type with a dtype wins, and M8[ms] is a timestamp rather than date64.
+        **{
+            type.numpy_dtype: type
+            for type in reversed([*simple_types().values(), *map(timestamp, TIME_UNIT.values)])
+            if type.numpy_dtype is not None and type.descriptor.values != "date"
+        },
+    }

@@ -13,9 +13,9 @@ from shmarrow.lazy import lazy
 from shmarrow.xray.model import Finding, Region
 
 if TYPE_CHECKING:
+    from shmarrow.xray.model import BufferRole
     from shmarrow.xray.outline import summary
     from shmarrow.xray.overviews import Overview, overview
-    from shmarrow.xray.roles import BufferRole
     from shmarrow.xray.sentences import KINDS
     from shmarrow.xray.walker import findings, walk
 
@@ -27,7 +27,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".outline": "summary",
-            ".roles": "BufferRole",
+            ".model": "BufferRole",
             ".overviews": "Overview overview",
             ".sentences": "KINDS",
             ".walker": "findings walk",

@@ -15,9 +15,8 @@ from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
 from shmarrow.segment.mappings import shared_of
 from shmarrow.xray.flat import chapter_of, padding
-from shmarrow.xray.messages import Batch
-from shmarrow.xray.model import Claim, Finding, Path, Region, Report, tile
-from shmarrow.xray.roles import BufferRole
+from shmarrow.xray.model import BufferRole, Claim, Finding, Path, Region, Report, tile
+from shmarrow.xray.overviews import Batch
 
 _COMPRESSION = "Columnar.rst, Compression"
 _BODY = "Columnar.rst, Encapsulated message format"

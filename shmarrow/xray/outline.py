@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import ShmarrowError, counted
-from shmarrow.xray.messages import BATCH
 from shmarrow.xray.model import Region
-from shmarrow.xray.overviews import Overview
+from shmarrow.xray.overviews import BATCH, Overview
 from shmarrow.xray.walker import FILE, MESSAGE, NAMES, Part, ending, magic, parts_of
 
 _PLURALS = {kind: f"{name}es" if name.endswith("h") else f"{name}s" for kind, name in NAMES.items()}

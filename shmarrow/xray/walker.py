@@ -18,10 +18,20 @@ from shmarrow.ipc.message.decode import CONTINUATION, message_at, parse_metadata
 from shmarrow.xray.body import Body
 from shmarrow.xray.checks import fitting
 from shmarrow.xray.flat import Flat, padding
-from shmarrow.xray.messages import BATCH, DICTIONARY, SCHEMA, SPARSE, TENSOR, batch_of, read_envelope, scan, unparsed
-from shmarrow.xray.model import EXAMINED, Finding, Region, Report, zeros
-from shmarrow.xray.overviews import Overview, overview
-from shmarrow.xray.roles import expanded, roles_of
+from shmarrow.xray.model import EXAMINED, Finding, Region, Report, expanded, roles_of, zeros
+from shmarrow.xray.overviews import (
+    BATCH,
+    DICTIONARY,
+    SCHEMA,
+    SPARSE,
+    TENSOR,
+    Overview,
+    batch_of,
+    overview,
+    read_envelope,
+    scan,
+    unparsed,
+)
 
 FILE = "Columnar.rst, IPC File Format"
 _STREAM = "Columnar.rst, IPC Streaming Format"

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
-from shmarrow.ipc.batch.header import BatchHeader, read_message
+from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.flatbuffers.reader import Tracer
-from shmarrow.ipc.message.decode import parse_metadata
-from shmarrow.ipc.message.template import Known
+from shmarrow.ipc.message.decode import Known, parse_metadata
 from tests.support.wire import messages
 
 SCHEMA = sa.schema([("x", sa.int64()), ("y", sa.string()), ("z", sa.int64())])

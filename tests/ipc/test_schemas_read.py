@@ -21,8 +21,7 @@ from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import CONTINUATION
-from shmarrow.ipc.schema.decode import parse_field
-from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema
+from shmarrow.ipc.schema.lazy import LazySchema, lazy_schema, parse_field
 
 CASES = [case for case in cases(writable=True) if len(case.values)]
 EXAMPLES = {case.type: case.array() for case in CASES}

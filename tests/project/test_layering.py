@@ -29,7 +29,6 @@ ORDER = (
     "errors",
     "habits",
     "lazy",
-    "optional",
     "capsules",
     "state_machine",
     "writer",
@@ -46,7 +45,6 @@ ORDER = (
     "extension",
     "build",
     "column_names",
-    "chunking",
     "chunked",
     "tabular",
     "columns",
@@ -142,7 +140,7 @@ FORBIDDEN_AT_IMPORT = PARTNERS | {
 DYNAMIC_IMPORTS = {"import_module", "__import__", "optional"}
 
 COMPUTED = {
-    "optional": "it imports what its callers name, which is checked here as their import",
+    "errors": "it imports what its callers name, which is checked here as their import",
     "lazy": "it imports what the tables of packages name, which are checked here as imports",
     "pickling": "it gets at modules of other packages that somebody else has imported",
     "spark.daemon": "it imports rows of a table, and what users name for their own functions",

@@ -177,7 +177,7 @@ def _open_later(handle: Handle[Any]) -> Any:
 
     Raising here would end the receiver: pools and executors unpickle in threads of theirs.
     """
-    from shmarrow.interchange.handles.unavailable import Unavailable
+    from shmarrow.interchange.handles.columns import Unavailable
 
     try:
         return handle.open()

@@ -6,12 +6,18 @@ Invariants:
   receiver reads only the columns it uses. The same applies to its slices and selections of columns;
 * other arrays are stored as nodes and buffers, in the order of the buffer listing, as in a record batch message;
 * opened arrays are validated as by a reader: bounds and structure before the first view.
+
+A placeholder for an object whose handle cannot be opened: it raises the error when it is used.
+
+An error during unpickling ends the thread or process that receives messages, and with it a whole pool. So the error is
+raised in the task, or the caller, that the object was meant for.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -19,14 +25,15 @@ from shmarrow.batch import ColumnView, RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.chunked import ChunkedArray
 from shmarrow.column_names import fields_at
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, shown
+from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, printable, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
-from shmarrow.ipc.schema.cache import read_schema
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
+from shmarrow.ipc.schema.lazy import read_schema
+from shmarrow.ipc.tensor.bundle import Bundle
 from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
@@ -34,7 +41,54 @@ from shmarrow.scans.sources import contents
 from shmarrow.segment import Segment
 from shmarrow.sources import Source, open_source
 from shmarrow.tables import Table
+from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.types import DataType, Field, Metadata, Schema, storage_of
+
+_CLASSES = (Array, Bundle, ChunkedArray, RecordBatch, SparseTensor, Table, Tensor)
+
+
+class Unavailable:
+    """Placeholder for an object that was removed, replaced or unreachable when it was received.
+
+    Parameters
+    ----------
+    kind : str
+        Kind of its handle.
+    error : ShmarrowError
+        Why the handle cannot be opened. Any use of the placeholder raises it; ``repr`` shows it.
+    """
+
+    __slots__ = ("_error", "_kind")
+
+    def __init__(self, kind: str, error: ShmarrowError) -> None:
+        self._kind = kind
+        self._error = error
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise copy.copy(self._error)  # a new one each time, as callers add to it
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise for methods when they are called, as a bound method may be part of a message; for all else at once."""
+        of_classes = [getattr(cls, name) for cls in _CLASSES if hasattr(cls, name)]
+        if not any(map(callable, of_classes)) and (name.startswith("__") or of_classes):
+            self._refuse()
+        return self._refuse
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Unavailable, (self._kind, self._error)
+
+    def __repr__(self) -> str:
+        return f"<{self._kind.replace('_', ' ')}, not available: {printable(str(self._error))}>"
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_SPECIAL = """
+    array arrow_c_array arrow_c_schema arrow_c_stream bool contains dlpack dlpack_device enter eq exit getitem iter len
+"""
+for _name in _SPECIAL.split():
+    setattr(Unavailable, f"__{_name}__", Unavailable._refuse)
+
 
 NODE, BUFFER = 4, 3
 _MISSING = -2

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from shmarrow.errors import MORE_MEMORY, InvalidData, InvalidType, LimitExceeded, Limits, at, recast
 from shmarrow.ipc.batch.decode import ArrayLoader
-from shmarrow.ipc.schema.decode import FieldLayout
+from shmarrow.ipc.schema.lazy import FieldLayout
 from shmarrow.layout import Array
 from shmarrow.layout.making import join_arrays
 from shmarrow.state_machine import fork_safe_lock

@@ -14,9 +14,8 @@ from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import check_version, read_key_values
-from shmarrow.ipc.message.template import LARGEST, Holes, Known
-from shmarrow.ipc.schema.cache import read_schema, schema_region
+from shmarrow.ipc.message.decode import LARGEST, Holes, Known, check_version, read_key_values
+from shmarrow.ipc.schema.lazy import read_schema, schema_region
 from shmarrow.sources import Source
 from shmarrow.types import Metadata, Schema, generation
 

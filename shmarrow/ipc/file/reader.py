@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import InvalidData, Limits, at
-from shmarrow.ipc.batch.decode import dictionary_body, open_batch
-from shmarrow.ipc.batch.header import BatchHeader, not_a_batch, read_message
+from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, not_a_batch, open_batch, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, add_rows, decode_row_counts, read_footer
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.random_access import IndexedReader

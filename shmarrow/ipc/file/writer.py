@@ -26,9 +26,8 @@ from shmarrow.ipc.file.footer import (
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import end_of_stream
+from shmarrow.ipc.message.decode import Template, end_of_stream
 from shmarrow.ipc.message.encode import Payload, key_values
-from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter

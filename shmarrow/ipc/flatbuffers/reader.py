@@ -177,7 +177,7 @@ class Reader(FlatBuffer):
 
 
 class Tracer(Reader):
-    """A reader that records which bytes it reads, for :class:`~shmarrow.ipc.message.template.Known`.
+    """A reader that records which bytes it reads, for :class:`~shmarrow.ipc.message.decode.Known`.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Encoding of encapsulated messages: prefix, metadata and padding ("Encapsulated message format").
 
 The messages of one writer's batches mostly differ in numbers only: one of each shape is built with the FlatBuffers
-writer, as a :class:`~shmarrow.ipc.message.template.Template` that the others fill in.
+writer, as a :class:`~shmarrow.ipc.message.decode.Template` that the others fill in.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, STRUCTS
-from shmarrow.ipc.message.decode import frame
-from shmarrow.ipc.message.template import Template
+from shmarrow.ipc.message.decode import Template, frame
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.types import Metadata
 

@@ -8,24 +8,105 @@ columns are asked for. Invariants:
   take memory in proportion to the bytes;
 * every number is read once and checked then, as other processes may write to the mapping;
 * the bytes are borrowed until the schema is kept, and copied then, so no schema pins a mapping.
+
+Cache of decoded schemas, keyed by their bytes.
+
+Invariants:
+
+* a schema is parsed in place and not cached when first seen; it is copied and cached the second time;
+* cached schemas are immutable, and bounded in memory by their bytes: parsed fields take at most a multiple of these,
+  see :mod:`~shmarrow.ipc.schema.lazy`. All of them are dropped when there are too many;
+* the cache changes by single steps, so threads may share it, and it stays usable after a fork.
+
+Decoding of fields and types ("Schema message"); ``encode`` is the inverse.
+
+Tables map to types by data, one row per type. A decoded field has the physical layout of its column: the type of its
+buffers, its children, its dictionary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import Indices
-from shmarrow.errors import InvalidData, Limits, Unsupported
-from shmarrow.ipc.flatbuffers.reader import FlatBuffer, TableView
+from shmarrow import types
+from shmarrow.buffer import U1, Bytes, Indices
+from shmarrow.errors import InvalidData, LimitExceeded, Limits, Unsupported, at
+from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.schema.decode import FieldLayout, encoded_fields, parse_field
+from shmarrow.ipc.message.decode import read_key_values
 from shmarrow.ipc.schema.scan import FEW, count_parts, flat_codes
-from shmarrow.ipc.schema.types import text
+from shmarrow.ipc.schema.types import read_index_type, read_type, text
 from shmarrow.ipc.schema.wide import FieldTables
-from shmarrow.types import Field, Schema
+from shmarrow.layout.listing import walk
+from shmarrow.types import DataType, Field, Schema, extension_type, generation
+
+
+class FieldLayout(NamedTuple):
+    """A field and its physical layout in a message.
+
+    Attributes
+    ----------
+    field : Field
+        The logical field.
+    type : DataType
+        The type of the buffers: the dictionary type for a dictionary-encoded field, the storage type for an extension
+        type.
+    dictionary_id : int or None
+        The id of the field's dictionary.
+    children : tuple of FieldLayout
+        The children in the same message.
+    values : FieldLayout or None
+        For a dictionary-encoded field, the layout of the dictionary's values in their messages.
+    """
+
+    field: Field
+    type: Any
+    dictionary_id: int | None
+    children: tuple[FieldLayout, ...]
+    values: FieldLayout | None
+
+
+def encoded_fields(fields: Sequence[FieldLayout]) -> list[FieldLayout]:
+    """The dictionary-encoded fields among these and their descendants, in pre-order."""
+    below = walk(fields, lambda field: (field.values or field).children)
+    return [field for field in below if field.values is not None]
+
+
+def parse_field(table: TableView, limits: Limits, depth: int = 0) -> FieldLayout:
+    """Parse a Field table and its children."""
+    if depth >= limits.depth:
+        raise LimitExceeded(f"types nest deeper than Limits.depth = {limits.depth}")
+    name = text(table["name"], "field name")
+    encoding = table["dictionary"]
+    below = depth + 1 if encoding is None else depth + 2
+    children = tuple([parse_field(child, limits, below) for child in table["children"]])
+    kind, type_table = table["type"]
+    if type_table is None:
+        raise InvalidData(f"field {name!r} has an unknown type, found {kind}")
+    with at("field", name):
+        type = read_type(kind, type_table, tuple([child.field for child in children]))
+    metadata = read_key_values(table["custom_metadata"], table.reader)
+    nullable = table["nullable"]
+    storage: DataType = type
+    dictionary_id = None
+    values = None
+    if encoding is not None:
+        index = encoding["indexType"]
+        with at("field", name), at("dictionary"):
+            index_type = types.int32() if index is None else read_index_type(index)
+        dictionary_id = encoding["id"]
+        values = FieldLayout(Field(name, type), type, None, children, None)
+        children = ()
+        storage = types.DictionaryType(index_type, type, encoding["isOrdered"])
+    logical, metadata = extension_type(storage, metadata)
+    if values is not None and logical is not storage and isinstance(logical, types.DictionaryType):
+        storage = logical  # the extension type applies to the values
+        values = values._replace(field=Field(name, logical.value_type))
+    return FieldLayout(Field(name, logical, nullable, metadata), storage, dictionary_id, children, values)
+
 
 _FEW_SEARCHES = 4
 _FIELD_BYTES = 500
@@ -324,3 +405,95 @@ def _memory_of(layout: FieldLayout) -> int:
     own = _FIELD_BYTES + 4 * len(field.name) + metadata
     below = layout.children if layout.values is None else (layout.values,)
     return own + sum([_memory_of(child) for child in below])
+
+
+CACHE_BYTES = 4 << 20
+"""Maximum size of a process's cached schemas, in bytes; once parsed, all fields take up to 32 times as much."""
+MOST_CACHED = 1024
+_MOST_SEEN = 65536
+_CACHE: dict[Hashable, tuple[bytearray, Schema]] = {}
+_SEEN: set[int] = set()
+
+
+def read_schema(
+    data: Bytes, position: int, where: str, limits: Limits, mapped: bool = False, footer: bool = False
+) -> Schema:
+    """Read the schema in a Schema table; equal bytes share one object.
+
+    FlatBuffers are built back to front, so all that a Schema table refers to is normally between the table and the end
+    of the FlatBuffer; those bytes are the cache key. For other builders, the whole FlatBuffer is parsed each time.
+
+    Parameters
+    ----------
+    data : uint8 ndarray
+        The FlatBuffer.
+    position : int
+        Position of the Schema table.
+    where : str
+        Describes the bytes in error messages.
+    limits : Limits
+        Bounds on what is accepted.
+    mapped : bool
+        Whether the bytes are in a mapping. The schema then borrows them until cached or detached.
+    footer : bool
+        Whether the FlatBuffer is the footer of a file.
+
+    Raises
+    ------
+    InvalidData
+        If the bytes are invalid.
+    Unsupported
+        If the schema uses an unknown feature.
+    """
+    start = 0
+    if footer:
+        vtable, _ = FlatBuffer(data, where, limits).table_at("Schema", position)
+        start = min(position, vtable) & ~7
+    region = data[start:]
+    key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
+    cached = _CACHE.get(key)
+    if cached is not None and cached[0] == region.data:  # memcmp, as the left side is a bytearray
+        return cached[1]
+    if mapped and (seen := hash(key)) not in _SEEN:
+        if len(_SEEN) >= _MOST_SEEN:
+            _SEEN.clear()
+        _SEEN.add(seen)
+        return _parse(data, position, 0, where, limits, True)
+    own = bytearray(region)
+    copy = np.frombuffer(own, U1)
+    copy.flags.writeable = False
+    try:
+        schema = _parse(copy, position, start, where, limits, False)
+    except InvalidData:
+        whole = data.copy()
+        whole.flags.writeable = False
+        return _parse(whole, position, 0, where, limits, False)
+    _add(key, own, schema)
+    LazySchema.of(schema).cached = True
+    return schema
+
+
+def _add(key: Hashable, data: bytearray, schema: Schema) -> None:
+    """Cache a schema instead of any other with this key."""
+    held = sum([len(other) for other, _ in list(_CACHE.values())])
+    if held + len(data) > CACHE_BYTES or len(_CACHE) >= MOST_CACHED:
+        _CACHE.clear()
+    if len(data) <= CACHE_BYTES:
+        _CACHE[key] = data, schema
+
+
+def schema_region(schema: Schema) -> int:
+    """The number of bytes at the end of a footer that a schema was read from; 0 if it was not copied to be cached."""
+    source = LazySchema.of(schema)
+    return source.size if source.cached else 0
+
+
+def _parse(data: Bytes, position: int, start: int, where: str, limits: Limits, borrowed: bool) -> Schema:
+    """Parse the Schema table at ``position``, for data that begins at ``start``."""
+    table = Reader(data, where, limits).table("Schema", position - start)
+    source = lazy_schema(table, borrowed)
+    if start:
+        source.check_reach()
+    elif not borrowed:
+        source.flat_starts()
+    return Schema(metadata=read_key_values(table["custom_metadata"], table.reader), source=source)

@@ -20,8 +20,8 @@ from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
 from shmarrow.column_names import included
 from shmarrow.errors import InvalidData, Limits
+from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
-from shmarrow.ipc.batch.header import BatchHeader, read_message
 from shmarrow.ipc.message.decode import CONTINUATION, Located, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder

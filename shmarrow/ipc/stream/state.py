@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 from shmarrow.batch import RecordBatch
 from shmarrow.errors import InvalidData, Limits, Unsupported
-from shmarrow.ipc.batch.decode import dictionary_body, open_batch
+from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, open_batch
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
-from shmarrow.ipc.batch.header import BatchHeader
 from shmarrow.ipc.message.decode import Message
-from shmarrow.ipc.schema.cache import read_schema
-from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries
+from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries, read_schema
 from shmarrow.segment.mappings import Version
 from shmarrow.types import Schema
 

@@ -16,8 +16,7 @@ import numpy as np
 from shmarrow.buffer import U1, Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, Unsupported, at
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
-from shmarrow.ipc.message.decode import Message, parse_metadata
-from shmarrow.ipc.message.template import Holes, Known
+from shmarrow.ipc.message.decode import Holes, Known, Message, parse_metadata
 from shmarrow.ipc.schema.types import NESTED, read_type, text
 from shmarrow.tensor.dense import MAX_BYTES, MAX_DIMENSIONS, DimNames, Shape, Tensor, row_major
 from shmarrow.tensor.element import Element, from_wire

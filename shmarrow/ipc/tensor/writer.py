@@ -26,9 +26,8 @@ from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.ipc.flatbuffers.builder import encode
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.decode import frame
+from shmarrow.ipc.message.decode import Template, frame
 from shmarrow.ipc.message.encode import Payload, encode_message, message_values
-from shmarrow.ipc.message.template import Template
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.ipc.tensor.decode import dense_holes

@@ -21,10 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.errors import ShmarrowError, printable
-from shmarrow.xray.messages import BATCH
-from shmarrow.xray.model import Finding, Region, value_text
-from shmarrow.xray.overviews import Overview
-from shmarrow.xray.roles import BufferRole, type_name
+from shmarrow.xray.model import BufferRole, Finding, Region, type_name, value_text
+from shmarrow.xray.overviews import BATCH, Overview
 from shmarrow.xray.sentences import KINDS, PARTS
 from shmarrow.xray.walker import NAMES, parts_of, walk
 

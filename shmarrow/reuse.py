@@ -1,19 +1,94 @@
-"""Writing: the files of a store that the buffers of a value are in."""
+"""Objects of a store that share buffers with others: what ``Store.put(..., reuse=True)`` writes, and how it is read.
+
+A buffer that is a view of another object of the store is not written again. The new object's file is an Arrow file (or
+stream) of the other buffers; the files of the objects that it shares with get second names, hard links, and become its
+*parts*. So the kernel keeps the pages of a file as long as any object needs them, whatever becomes of the others.
+
+Invariants:
+
+* references lead to files, never to other references: what a value was read from is a file, which is linked again. So
+  the number of steps to a buffer does not grow with the number of objects in between;
+* each range of a part is checked against the size of its file before a view is made of it;
+* a part is opened and mapped when a buffer in it is first used, so that opening an object costs the same for 100 parts
+  as for one. As long as an object is attached, its parts keep their names, even if it was removed.
+"""
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from weakref import ref
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidArgument
+from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.objects.encode import Encoded, encode
 from shmarrow.segment.mappings import Mapping
+
+
+class SharedFiles:
+    """The files that an attached object shares with others, its parts.
+
+    Parameters
+    ----------
+    count : int
+        Their number.
+    attach : callable
+        Maps a part, by its number from 1 on.
+
+    Notes
+    -----
+    Thread safety: may be shared. Threads that first use a part at the same time may map it twice; one mapping is kept.
+    """
+
+    __slots__ = ("_attach", "_attached", "count")
+
+    def __init__(self, count: int, attach: Callable[[int], Bytes]) -> None:
+        self.count = count
+        self._attach = attach
+        self._attached: dict[int, Bytes] = {}
+
+    def data(self, number: int) -> Bytes:
+        """Return all bytes of a part, a view."""
+        mapped = self._attached.get(number)
+        return self._attached.setdefault(number, self._attach(number)) if mapped is None else mapped
+
+    def body(self, own: Bytes) -> SplitBody:
+        """Return the body of a message that has the bytes ``own`` in the object's own file."""
+        return SplitBody(own, self)
+
+
+class SplitBody:
+    """The body of a message whose buffers are in several files: a sequence of bytes, read by slices within one file.
+
+    Attributes
+    ----------
+    own : uint8 ndarray
+        The bytes in the object's own file, which come first; part ``k`` begins at ``k * FILE_STRIDE``.
+    """
+
+    __slots__ = ("_shared", "own")
+
+    def __init__(self, own: Bytes, shared: SharedFiles) -> None:
+        self.own = own
+        self._shared = shared
+
+    def __len__(self) -> int:
+        return (self._shared.count + 1) * FILE_STRIDE
+
+    def __getitem__(self, part: slice) -> Bytes:
+        number, start = divmod(part.start, FILE_STRIDE)
+        stop = part.stop - number * FILE_STRIDE
+        data = self._shared.data(number) if number else self.own
+        if stop > len(data):
+            where = f"part {number} of the object" if number else "the body"
+            raise InvalidData(f"a buffer needs [{start}, {stop}) of {where}, which has {len(data)} bytes")
+        return data[start:stop]
+
 
 _PAGE = 4096
 """Minimum number of bytes of a file that are shared rather than copied."""
