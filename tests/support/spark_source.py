@@ -104,8 +104,7 @@ class Batch:
     """A batch of a stream, of ten numbers."""
 
     def __init__(self, where: Path, number: int, query: str = "q", overwrite: bool = False) -> None:
-        from shmarrow.spark.source.writer import WrittenInStream
-        from shmarrow.spark.source.writer import make_directory
+        from shmarrow.spark.source.writer import WrittenInStream, make_directory
 
         self.writer, self.number = source(where).streamWriter(struct_of("id long"), overwrite), number
         folder = self.writer.files.temporary(f"batch={number}")
