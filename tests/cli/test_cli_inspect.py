@@ -16,7 +16,8 @@ from sparse_file import sparse_file
 from test_cli_rows import FORMS, TABLE, Run, run, write
 
 import shmarrow as sa
-from shmarrow.cli import main, measure
+from shmarrow.cli import main
+from shmarrow.cli.inspect import measure
 from shmarrow.xray import overview
 
 __all__ = ["run"]
@@ -72,7 +73,7 @@ def test_alignment_is_that_of_the_addresses(form: str, tmp_path: Path, run: Run)
     """The alignment in the file is that in memory, as mappings begin at pages."""
     path = write(TABLE, tmp_path / "x", form)
     found = run.json("inspect", path)["alignment"]
-    by_leaf = measure.measure(overview(path), print).alignment
+    by_leaf = measure(overview(path), print).alignment
     addresses = [each.address for column in buffers_by_column(path, form).values() for each in column if each.size]
     assert min(by_leaf) == min(min(address & -address, 64) for address in addresses)
     assert found["64"] + found["8"] == 14

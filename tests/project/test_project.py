@@ -13,7 +13,7 @@ import pytest
 from environment import ROOT
 
 import shmarrow
-from shmarrow import optional
+from shmarrow.errors import EXTRAS as EXTRA_OF
 
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
@@ -43,7 +43,7 @@ def test_every_extra_that_a_text_names_exists() -> None:
 
 
 def test_what_is_optional_is_in_the_extra_that_the_error_names() -> None:
-    for name, extra in optional.EXTRAS.items():
+    for name, extra in EXTRA_OF.items():
         assert name.replace("_", "-") in map(package, EXTRAS[extra])
 
 
