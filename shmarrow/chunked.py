@@ -6,7 +6,7 @@ Invariants:
   or a dtype, are determined for all chunks together;
 * nothing is copied until one array over all chunks is requested.
 
-Positions in a column of chunks, or a table of batches: which chunk a row is in, and where in it.
+The functions at the end locate rows in the chunks of a column, and in the batches of a table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The exceptions of shmarrow, and the :class:`Limits` of readers.
+"""The exceptions of shmarrow, the :class:`Limits` of readers, and what imports optional packages.
 
 Invariants:
 
@@ -7,9 +7,8 @@ Invariants:
 * an error is data: ``where`` it occurred, its ``message`` (what was expected and found), and an optional ``hint``;
   whoever shows it may word these in another way, and nobody takes the text of an error apart;
 * who raises an error knows the value, who calls knows the place: each level adds its part of ``where`` with :class:`at`
-  to the same exception object. So an error that is kept, to be raised again later, is raised as a copy.
-
-Optional packages: imported on first use, with an error that names the extra to install.
+  to the same exception object. So an error that is kept, to be raised again later, is raised as a copy;
+* an optional package is imported on first use, with an error that names the extra to install.
 """
 
 from __future__ import annotations

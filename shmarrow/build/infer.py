@@ -1,7 +1,4 @@
-"""Type inference from values.
-
-Conversion of NaN to null, as pandas marks missing values in float and object columns.
-"""
+"""Type inference from values; and NaN to null, as pandas marks missing values in float and object columns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Output of commands: results as JSON or as text (tables, fields, lines); errors as one line and an exit status.
+"""What all commands share: how they are declared with their arguments, and what they print.
 
-Commands and their arguments: each command is a function, declared with the arguments that it takes.
+Results are printed as JSON or as text (tables, fields, lines); errors as one line and an exit status.
 """
 
 from __future__ import annotations

@@ -3,14 +3,9 @@
 Invariants:
 
 * what is printed and what ``--json`` prints are the same facts, which :func:`facts` collects;
-* nothing but metadata is read, see ``cli/inspect.py``, so that the size of an object does not matter.
-
-The columns of a file or a stream, measured for ``shmarrow inspect``: rows, nulls, bytes, alignment.
-
-Invariants:
-
-* everything comes from the metadata of batches, read with :class:`shmarrow.xray.Overview`; of compressed buffers the
-  first 8 bytes are read too, which tell the size that they decompress to;
+* nothing but metadata is read, so that the size of an object does not matter. Of a file or a stream everything comes
+  from the metadata of batches, read with :class:`shmarrow.xray.Overview`; of compressed buffers the first 8 bytes are
+  read too, which tell the size that they decompress to;
 * a batch that breaks the format is left out and counted; ``shmarrow validate`` tells what is wrong with it.
 """
 

@@ -7,8 +7,6 @@ Invariants:
 * :meth:`Array.validate` checks the structure (number and sizes of buffers, lengths of children, first and last
   offsets) in constant time; ``validate(full=True)`` also checks the values;
 * layouts differ in the hooks that their classes implement, see ``hooks``; operations do not switch over layouts.
-
-Concatenation of arrays of any library.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 Bytes and UTF-8 strings with 32-bit or 64-bit offsets. Slot ``i`` holds the bytes ``[offsets[i], offsets[i + 1])``;
 offsets are monotonic, the first need not be 0, and a null slot may have a non-zero length.
 
-UTF-8 validation of strings in blocks of some MiB ("Variable-size Binary Layout").
-
 Strings are valid if their concatenated bytes are UTF-8 and each starts at a character boundary, so that many are
-validated at once.
+validated at once, in blocks of some MiB.
 """
 
 from __future__ import annotations

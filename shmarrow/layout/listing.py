@@ -4,7 +4,7 @@ Each row lists the buffers of a layout in order. It drives the reader and writer
 validation, byte swapping, all-null arrays and the C data interface. The children of a layout are the ``fields`` of its
 type.
 
-Sizes of arrays in bytes: of the referenced slots, and of whole buffers.
+It also gives the sizes of arrays in bytes: of the referenced slots, and of whole buffers.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 All functions take the start and the length of each range, integers of shape (n,), which lie within the data. Where most
 ranges follow each other in the data, those are copied as one.
 
-Values that are referenced repeatedly: limits on copies, checked before copying, and comparison of each pair once.
-
-A dictionary of one long value with many indices, long runs, and overlapping list views take few bytes but can expand
+Values that are referenced repeatedly have limits on copies, checked before copying, and each pair is compared once: a
+dictionary of one long value with many indices, long runs, and overlapping list views take few bytes but can expand
 without limit.
 """
 

@@ -21,10 +21,8 @@ Invariants:
 * the files of one pattern or directory are in the order of their paths;
 * nothing is opened to find it.
 
-Columns that the names of directories give, such as ``day=2024-01-01``: integers, dates, or text.
-
-A key has the first of these types that all of its texts have. ``__HIVE_DEFAULT_PARTITION__`` is null, as is a key that
-a source lacks.
+Names of directories give columns, such as ``day=2024-01-01``: integers, dates, or text. A key has the first of these
+types that all of its texts have. ``__HIVE_DEFAULT_PARTITION__`` is null, as is a key that a source lacks.
 """
 
 from __future__ import annotations

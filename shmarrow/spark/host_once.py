@@ -3,9 +3,8 @@
 Invariants:
 
 * the store decides which process computes the value (:meth:`Store.get_or_put`);
-* the name of a value is unique to its application, including later ones.
-
-Keys of functions: what a function does, as far as its own code says, not where it stands in a file.
+* the name of a value is unique to its application, including later ones;
+* the key of a function is what it does, as far as its own code says, not where it stands in a file.
 """
 
 from __future__ import annotations

@@ -1,21 +1,19 @@
-"""Sharing a DataFrame: each partition becomes one object of a store, and a row with its handle.
+"""Sharing: frames of Spark's workers, tables of the driver, and names for both.
+
+Each partition of a DataFrame becomes one object of a store, and a row with its handle.
 
 Invariants:
 
 * :mod:`shmarrow.spark.publishing` puts and removes; this module says what;
 * a worker keeps one batch of ``target_bytes`` in memory, not a partition.
 
-Sharing a table of the driver: stored once, used in place by the workers of all later jobs.
-
-Invariants:
+A table of the driver is stored once, and used in place by the workers of all later jobs:
 
 * the rows are split into objects like those of a DataFrame, so all operations of frames work;
 * the objects are pinned, so that the store does not evict them;
 * if workers may run on other hosts, Spark distributes all objects together, like broadcasts.
 
-Named frames: what ``share(df, name=...)`` registers, and other applications and notebooks of the user open.
-
-Invariants:
+``share(df, name=...)`` registers a frame, which other applications and notebooks of the user open:
 
 * a name is an object in the driver's store: a table without rows, of the frame's schema, whose metadata are the handles
   as JSON. Who opens it executes nothing;

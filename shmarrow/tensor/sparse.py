@@ -11,8 +11,6 @@ Invariants:
   or export that relies on them;
 * conversions are array operations, without Python loops over values;
 * the value of a position stored several times is the sum.
-
-The arrays of a sparse tensor's index: conversion and checks; positions of values.
 """
 
 from __future__ import annotations

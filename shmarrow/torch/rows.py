@@ -2,9 +2,7 @@
 
 The type of a column, not its values, decides whether it is a tensor or a list in every batch.
 
-The assignment of rows to the batches of an epoch: a pure function of the seed and the epoch.
-
-Invariants:
+The assignment of rows to the batches of an epoch is a pure function of the seed and the epoch:
 
 * an epoch is one sequence of batches, the same for all ranks and workers; each gets every n-th of them. So each row is
   in one batch of one worker of one rank, and the batches of a rank do not depend on its number of workers;

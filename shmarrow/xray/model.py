@@ -1,8 +1,7 @@
-"""Regions and findings, which the walk yields.
+"""Regions and findings, which the walk yields, and the roles of buffers.
 
-Claims on bytes become regions: sorted, with gaps filled and overlaps marked.
-
-The buffers of a record batch, in order, with their roles ("Buffer Listing for Each Layout").
+Claims on bytes become regions: sorted, with gaps filled and overlaps marked. The buffers of a record batch have their
+roles by their order ("Buffer Listing for Each Layout").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Overview of an object without reading every message: kind, schema, positions of the batches.
 
-Scanning for messages, and reading the nodes and buffers of a record batch, as far as an overview needs them.
+Messages are scanned for, and nodes and buffers of batches read, as far as an overview needs them.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ Invariants:
 * other arrays are stored as nodes and buffers, in the order of the buffer listing, as in a record batch message;
 * opened arrays are validated as by a reader: bounds and structure before the first view.
 
-A placeholder for an object whose handle cannot be opened: it raises the error when it is used.
-
-An error during unpickling ends the thread or process that receives messages, and with it a whole pool. So the error is
-raised in the task, or the caller, that the object was meant for.
+An object whose handle cannot be opened is a placeholder, which raises the error when it is used: an error during
+unpickling ends the thread or process that receives messages, and with it a whole pool. So the error is raised in the
+task, or the caller, that the object was meant for.
 """
 
 from __future__ import annotations

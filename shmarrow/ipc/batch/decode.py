@@ -10,11 +10,9 @@ Invariants:
 * the state of building a column (cursor, decompressed buffers, remaining limits) is local to the operation. Caches of a
   batch derive from its metadata alone and are replaced atomically, so racing threads compute equal values.
 
-Metadata of record batches ("RecordBatch message").
-
 Messages of one schema and writer differ in a few numbers, so those that were seen before are recognised as a whole:
 then nothing of their FlatBuffer is parsed. The numbers are checked as those of any message: rows and length of the body
-here and against the bytes that there are, nodes and buffers by :mod:`~shmarrow.ipc.batch.decode`.
+when they are read and against the bytes that there are, nodes and buffers when a column is built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lazily parsed schemas.
+"""Decoding of schemas, fields and types ("Schema message"), lazily; ``encode`` is the inverse.
 
 A schema of 10,000 columns is scanned with a few array operations, see :mod:`~shmarrow.ipc.schema.scan`, as far as the
 columns are asked for. Invariants:
@@ -9,16 +9,12 @@ columns are asked for. Invariants:
 * every number is read once and checked then, as other processes may write to the mapping;
 * the bytes are borrowed until the schema is kept, and copied then, so no schema pins a mapping.
 
-Cache of decoded schemas, keyed by their bytes.
-
-Invariants:
+Decoded schemas are cached, keyed by their bytes:
 
 * a schema is parsed in place and not cached when first seen; it is copied and cached the second time;
-* cached schemas are immutable, and bounded in memory by their bytes: parsed fields take at most a multiple of these,
-  see :mod:`~shmarrow.ipc.schema.lazy`. All of them are dropped when there are too many;
+* cached schemas are immutable, and bounded in memory by their bytes: parsed fields take at most a multiple of these.
+  All of them are dropped when there are too many;
 * the cache changes by single steps, so threads may share it, and it stays usable after a fork.
-
-Decoding of fields and types ("Schema message"); ``encode`` is the inverse.
 
 Tables map to types by data, one row per type. A decoded field has the physical layout of its column: the type of its
 buffers, its children, its dictionary.
