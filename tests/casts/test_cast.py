@@ -241,6 +241,15 @@ def test_maps_and_lists_of_structs() -> None:
         missing.cast(sa.map_("string", "int64"))
 
 
+@pytest.mark.parametrize("target", ["binary", "large_binary", "binary_view", "string", "large_string", "string_view"])
+def test_bytes_of_one_length(target: str) -> None:
+    array = sa.array([b"abc", None, b"xyz"], sa.binary(3)).slice(1)
+    made = array.cast(target)
+    assert made.to_pylist() == ([None, "xyz"] if "string" in target else [None, b"xyz"])
+    assert made.cast(sa.binary(3)) == array
+    assert sa.array([], sa.binary(3)).cast(target).to_pylist() == []
+
+
 def test_extensions_keep_their_parameters() -> None:
     tensors = sa.array([[1, 2, 3, 4, 5, 6]], sa.fixed_shape_tensor("int16", (2, 3)))
     with pytest.raises(sa.InvalidType, match="no cast from"):

@@ -85,6 +85,40 @@ def test_floats_and_decimals_there_and_back(scale: int, value: float) -> None:
     assert convert(made, None, type, sa.float64()).tolist() == [value]
 
 
+LOSSES: list[tuple[Any, Any, Any, list[Any]]] = [
+    (sa.float64(), sa.int8(), [1.9, -1.9, 127.9], [1, -1, 127]),
+    (sa.float64(), sa.bool_(), [0.0, 0.5, -3.0], [False, True, True]),
+    (sa.int64(), sa.bool_(), [0, 7, -1], [False, True, True]),
+    (sa.int64(), sa.float64(), [(1 << 53) + 1], [9007199254740992.0]),
+    (sa.int32(), sa.float16(), [2049, 70_000], [2048.0, float("inf")]),
+    (sa.float64(), sa.float16(), [1e6, -1e6], [float("inf"), float("-inf")]),
+    (sa.decimal64(18, 3), sa.int8(), [1999, -1999], [1, -1]),
+    (sa.decimal64(18, 3), sa.decimal32(9, 1), [1299, -1299], [Decimal("1.2"), Decimal("-1.2")]),
+    (sa.decimal128(38, 0), sa.float64(), [(1 << 53) + 1, 10**37 + 1], [9007199254740992.0, 1e37]),
+    (sa.float64(), sa.decimal128(5, 2), [0.125, -0.126], [Decimal("0.12"), Decimal("-0.13")]),
+    (sa.timestamp("ns"), sa.timestamp("s"), [-1, 1_999_999_999],
+     [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 0, 0, 1)]),
+    (sa.timestamp("s"), sa.date32(), [-1, 86_401], [dt.date(1969, 12, 31), dt.date(1970, 1, 2)]),
+    (sa.timestamp("s"), sa.date64(), [-1, 86_401], [dt.date(1969, 12, 31), dt.date(1970, 1, 2)]),
+    (sa.timestamp("s", "Europe/Berlin"), sa.date32(), [84_600], [dt.date(1970, 1, 2)]),
+    (sa.timestamp("s", "Europe/Berlin"), sa.time32("s"), [1_711_846_799, 1_711_846_800],
+     [dt.time(1, 59, 59), dt.time(3)]),
+    (sa.timestamp("ns"), sa.time32("s"), [-1_500], [dt.time(23, 59, 59)]),
+    (sa.time64("ns"), sa.time32("ms"), [1_999_999], [dt.time(0, 0, 0, 1000)]),
+    (sa.duration("us"), sa.duration("s"), [-1_999_999], [dt.timedelta(seconds=-1)]),
+    (sa.date64(), sa.date32(), [86_400_001], [dt.date(1970, 1, 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "target", "given", "expected"), LOSSES, ids=[f"{a} to {b}" for a, b, *_ in LOSSES])
+def test_what_safe_false_gives_up(source: Any, target: Any, given: list[Any], expected: list[Any]) -> None:
+    storage = storage_of(source, given)
+    with pytest.raises(sa.InvalidData, match="safe=False"):
+        convert(storage, None, source, target)
+    made = convert(storage, None, source, target, safe=False)
+    assert array_of(target, made).to_pylist() == expected
+
+
 @pytest.mark.parametrize(
     ("source", "target", "value"),
     [
@@ -178,6 +212,22 @@ def test_ndarrays_that_do_not_fit(values: Any, type: Any, error: Any, match: str
 
 
 # --- from Python --------------------------------------------------------------------------------------------------
+
+
+def test_integers_among_floats_are_exact() -> None:
+    assert sa.array([1 << 60, 0.1], sa.float64()).to_pylist() == [float(1 << 60), 0.1]
+    for values, type in [
+        ([(1 << 53) + 1], sa.float64()), ([(1 << 53) + 1, 0.5], sa.float64()), ([16_777_217, 0.1], sa.float32()),
+        ([1e39], sa.float32()), ([1e6, None], sa.float16()), ([10**400], sa.float64()),
+    ]:  # fmt: skip
+        with pytest.raises(sa.InvalidData, match=str(values[0])[:30].replace("+", r"\+")):
+            sa.array(values, type)
+
+
+def test_integers_with_nulls_become_floats_exactly_or_not_at_all() -> None:
+    assert sa.array([1 << 53, None]).to_numpy(zero_copy_only=False)[0] == float(1 << 53)
+    with pytest.raises(sa.InvalidData, match=r"row 0: .*cannot hold 9007199254740993"):
+        sa.array([(1 << 53) + 1, None]).to_numpy(zero_copy_only=False)
 
 
 MOMENTS = st.datetimes(timezones=st.none() | st.just(dt.UTC) | st.just(dt.timezone(dt.timedelta(hours=-7))))

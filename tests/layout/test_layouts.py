@@ -239,6 +239,25 @@ def test_too_many_for_the_index_or_run_ends() -> None:
 # --- casts --------------------------------------------------------------------------------------------------------
 
 
+TEXTS = [sa.string(), sa.large_string(), sa.string_view()]
+
+
+BLOBS = [sa.binary(), sa.large_binary(), sa.binary_view()]
+
+
+@pytest.mark.parametrize("source", TEXTS + BLOBS, ids=str)
+@pytest.mark.parametrize("target", TEXTS + BLOBS, ids=str)
+def test_cast_text_and_bytes(source: Any, target: Any) -> None:
+    words = ["", "a", None, "twelve bytes", LONG, None, "日本語", LONG]
+    blobs = [None if word is None else word.encode() for word in words]
+    array = sa.array(words if source.text else blobs, source)
+    for offset in (0, 1, 3, 8):
+        cast = array.slice(offset).cast(target)
+        cast.validate(full=True)
+        assert cast.type == target
+        assert cast.to_pylist() == (words if target.text else blobs)[offset:]
+
+
 LISTS = [sa.list_, sa.large_list, sa.list_view, sa.large_list_view, lambda type: sa.list_(type, 2)]
 
 
@@ -305,6 +324,25 @@ def test_to_numpy_says_when_a_copy_is_needed(name: str) -> None:
 
 
 # --- what Python values may be -----------------------------------------------------------------------------------
+
+
+def test_numpy_form_of_bool_dates_and_times() -> None:
+    assert by_name("bool").array().to_numpy(False).tolist() == by_name("bool").values
+    dates = by_name("date32").array().to_numpy(False)
+    assert dates.dtype == "M8[D]"
+    assert dates.tolist() == by_name("date32").values
+    assert by_name("timestamp-ns").array().to_numpy().dtype == "M8[ns]"
+    assert by_name("date64").array().to_numpy().astype("M8[D]").tolist() == by_name("date64").values
+
+
+@pytest.mark.parametrize("type", [sa.int8(), sa.uint8(), sa.int32(), sa.uint32(), sa.int64(), sa.uint64()], ids=str)
+def test_the_ends_of_integers_among_nulls(type: Any) -> None:
+    info = np.iinfo(type.numpy_dtype)
+    ends = [None, int(info.min), int(info.max)]
+    assert sa.array(ends, type).to_pylist() == ends
+    for beyond in (int(info.min) - 1, int(info.max) + 1):
+        with pytest.raises(sa.InvalidData, match=str(beyond)):
+            sa.array([None, beyond], type)
 
 
 @pytest.mark.parametrize("type", [sa.string(), sa.large_string(), sa.binary()], ids=str)
