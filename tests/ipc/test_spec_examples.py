@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from cases.by_layout import SPECIFIED
-from cases.definition import Case, Physical
+from cases.definition import Case, Physical, to_bytes
 
 import shmarrow as sa
 
@@ -53,3 +54,24 @@ EQUAL = [case for case in SPECIFIED if case.name not in OTHER_ARRAYS]
 @pytest.mark.parametrize("case", EQUAL, ids=str)
 def test_other_forms_of_the_values_are_equal(case: Case) -> None:
     assert case.array() == sa.array(case.values, case.type)
+
+
+def test_struct_and_children_have_validity_of_their_own() -> None:
+    """ "Struct Validity": the child's 'alice' is hidden by the struct, and seen in the child."""
+    array = next(case for case in SPECIFIED if case.name == "spec-struct").array()
+    assert array.to_pylist()[2] is None
+    assert array.field("name").to_pylist() == [b"joe", None, b"alice", b"mark"]
+    assert array.field("age").to_pylist() == [1, 2, None, 4]
+
+
+def test_bitmaps_are_least_significant_bit_first() -> None:
+    """ "Validity bitmaps": ``is_valid[j] -> bitmap[j / 8] & (1 << (j % 8))``, values = [0, 1, null, 2, null, 3]."""
+    array = sa.array([0, 1, None, 2, None, 3], sa.int8())
+    assert array.buffers()[0].tolist() == [0b00101011]
+
+
+def test_offsets_need_not_start_at_0_and_lengths_are_differences() -> None:
+    """ "Variable-size Binary Layout": slot j is ``[offsets[j], offsets[j + 1])``."""
+    data = to_bytes("78 78 6a 6f 65 6d 61 72 6b 78")
+    array = sa.BinaryArray.from_arrays(np.array([2, 5, 5, 9], "i4"), data, sa.string())
+    assert array.to_pylist() == ["joe", "", "mark"]
