@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from shmarrow import capsules, segment
-from shmarrow.build import array
 from shmarrow.column_names import several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
@@ -90,6 +89,8 @@ def partition_values(texts: Sequence[str | None], wanted: DataType | None = None
     InvalidType, InvalidData
         If a text cannot be converted to the type.
     """
+    from shmarrow.build import array
+
     known = [None if text == _NULL else text for text in texts]
     if wanted is not None and all(text is None for text in known):
         return array(known, wanted)

@@ -176,7 +176,7 @@ class Sink(io.RawIOBase):
 data = written(small)
 read = sa.ipc.open_stream(data).read_all()  # imports everything, and starts no thread
 exec(sys.argv[2])
-for kib in [0, 64, 128, 256, 512, *range(1024, 16384, 2048), 20480, 24576, 32768, 49152, 65536, 131072, 262144]:
+for kib in [0, 64, 128, 256, 512, *range(1024, 16384, 2048), 20480, 24576, 32768, 49152, *(1 << i for i in (16, 17, 18, 20))]:
     child = os.fork()
     if not child:
         pages = int(open("/proc/self/statm").read().split()[0])

@@ -198,8 +198,8 @@ def compress(buffers: Sequence[Bytes], starts: Sequence[int], options: IpcWriteO
 
 _WORTH_THREADS = 1 << 20
 _MOST_THREADS = 8
-_ROOM = 1 << 24
-"""Address space that each thread must find before it is started, mostly for its stack."""
+_ROOM = 160 << 20
+"""Address space that each thread must find before it is started: for its stack, and up to 128 MiB of glibc's arena."""
 _executor: ThreadPoolExecutor | None = None
 
 
