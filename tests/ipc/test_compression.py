@@ -176,7 +176,8 @@ class Sink(io.RawIOBase):
 data = written(small)
 read = sa.ipc.open_stream(data).read_all()  # imports everything, and starts no thread
 exec(sys.argv[2])
-for kib in [0, 64, 128, 256, 512, *range(1024, 16384, 2048), 20480, 24576, 32768, 49152, *(1 << i for i in (16, 17, 18, 20))]:
+mib = [*range(1, 16, 2), 20, 24, 32, 48, 64, 128, 256, 1024]
+for kib in [0, 64, 128, 256, 512, *(1024 * each for each in mib)]:
     child = os.fork()
     if not child:
         pages = int(open("/proc/self/statm").read().split()[0])
