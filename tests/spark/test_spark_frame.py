@@ -128,6 +128,7 @@ RARE = (
 
 
 def test_to_df_is_what_was_shared(spark: Any, home: str) -> None:
+    spark.conf.set("spark.sql.geospatial.enabled", True)  # which 4.1 has off
     vectors = spark.createDataFrame(
         [(3, Vectors.dense([1.0, 2.0])), (4, None), (5, Vectors.sparse(3, [1], [2.0]))],
         StructType([StructField("id", LongType()), StructField("vector", VectorUDT())]),
