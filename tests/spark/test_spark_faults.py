@@ -94,7 +94,7 @@ class Killed:
 
 
 def test_processes_killed_at_any_point(spark: Any, home: str, other: None, tmp_path: Path) -> None:
-    killed, rows = Killed(tmp_path / "killed", home, each=19), 2 * BATCH_ROWS
+    killed, rows = Killed(tmp_path / "killed", home, each=11), 2 * BATCH_ROWS
     others = sa.Store(home).names()
     with sas.share(spark.range(0, rows, 1, 1), home, function=killed, target_bytes=1) as frame:
         places = [line.split()[1] for line in (tmp_path / "killed").read_text().splitlines()]
@@ -135,7 +135,7 @@ class Asking:
         list(batches)
         for name, value, after in [("broadcast", self.broadcast, None), ("once", self.once, self.once.destroy)]:
             notes = self.folder / name
-            if spark_kills.killed_at_each_line(notes, 17, after):
+            if spark_kills.killed_at_each_line(notes, 7, after):
                 _ = value.value
                 spark_kills.end(notes)
         sums = [int(self.broadcast.value.sum()), int(self.once.value.sum())]
