@@ -4,6 +4,7 @@ Invariants:
 
 * Polars applies its predicate itself, to every row that it gets. Comparisons in it with literals only tell which
   sources and batches are not worth reading; what is not understood tells nothing;
+* a limit that Polars passes beside a predicate comes before it in the query: rows are cut, then filtered;
 * in Polars, NaN is greater than all numbers, so a part with NaN may have rows that are greater than a number.
 """
 
@@ -48,17 +49,16 @@ def lazy_frame(scan: Scan) -> pl.LazyFrame:
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         part = scan if with_columns is None else scan.select(with_columns)
-        if predicate is not None:
+        if predicate is not None and n_rows is None:  # rows that a limit counts are not skipped
             tree = json.loads(predicate.meta.serialize(format="json"))
             part = part._skipping(_filter(tree, scan._full) or ())
         left = n_rows
         for batches in _together(part, _ROWS if n_rows is None else min(n_rows, _ROWS)):
             frame = polars.DataFrame(_Frame(part.schema, batches))
-            frame = frame if predicate is None else frame.filter(predicate)
             if left is not None:
                 frame = frame.head(left)
                 left -= frame.height
-            yield frame
+            yield frame if predicate is None else frame.filter(predicate)
             if left == 0:
                 return
 
