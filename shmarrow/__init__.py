@@ -12,9 +12,9 @@ from shmarrow import ipc as ipc
 from shmarrow import pickling
 from shmarrow import segment as segment
 from shmarrow import types as types
-from shmarrow.batch import RecordBatch as RecordBatch
-from shmarrow.batch import record_batch as record_batch
 from shmarrow.buffer import Buffer as Buffer
+from shmarrow.columns.batch import RecordBatch as RecordBatch
+from shmarrow.columns.batch import record_batch as record_batch
 from shmarrow.errors import Closed as Closed
 from shmarrow.errors import CopyRequired as CopyRequired
 from shmarrow.errors import ExportRefused as ExportRefused
@@ -101,8 +101,13 @@ if TYPE_CHECKING:
     from shmarrow.build import infer_type as infer_type
     from shmarrow.casts.python import DayTime as DayTime
     from shmarrow.casts.python import MonthDayNano as MonthDayNano
-    from shmarrow.chunked import ChunkedArray as ChunkedArray
-    from shmarrow.chunked import chunked_array as chunked_array
+    from shmarrow.columns.chunked import ChunkedArray as ChunkedArray
+    from shmarrow.columns.chunked import chunked_array as chunked_array
+    from shmarrow.columns.table import RecordBatchReader as RecordBatchReader
+    from shmarrow.columns.table import Table as Table
+    from shmarrow.columns.table import concat_batches as concat_batches
+    from shmarrow.columns.table import concat_tables as concat_tables
+    from shmarrow.columns.table import table as table
     from shmarrow.extension import FixedShapeTensorArray as FixedShapeTensorArray
     from shmarrow.extension import bool8 as bool8
     from shmarrow.extension import fixed_shape_tensor as fixed_shape_tensor
@@ -138,11 +143,6 @@ if TYPE_CHECKING:
     from shmarrow.scans import open as open
     from shmarrow.scans import scan as scan
     from shmarrow.store import Store as Store
-    from shmarrow.tables import RecordBatchReader as RecordBatchReader
-    from shmarrow.tables import Table as Table
-    from shmarrow.tables import concat_batches as concat_batches
-    from shmarrow.tables import concat_tables as concat_tables
-    from shmarrow.tables import table as table
     from shmarrow.tensor import SparseCOOTensor as SparseCOOTensor
     from shmarrow.tensor import SparseCSCMatrix as SparseCSCMatrix
     from shmarrow.tensor import SparseCSFTensor as SparseCSFTensor
@@ -159,7 +159,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".build": "array infer_type",
-            ".chunked": "ChunkedArray chunked_array",
+            ".columns.chunked": "ChunkedArray chunked_array",
+            ".columns.table": "RecordBatchReader Table concat_batches concat_tables table",
             ".extension": "FixedShapeTensorArray bool8 fixed_shape_tensor json_ opaque parquet_variant "
             "timestamp_with_offset uuid variable_shape_tensor",
             ".interchange": "",
@@ -183,7 +184,6 @@ if not TYPE_CHECKING:
             ".ring": "Ring",
             ".scans": "Scan open scan",
             ".store": "Store",
-            ".tables": "RecordBatchReader Table concat_batches concat_tables table",
             ".tensor": "SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix SparseTensor Tensor",
             ".types": "unify_schemas",
         },

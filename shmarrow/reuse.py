@@ -26,8 +26,8 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.options import IpcWriteOptions, as_options
+from shmarrow.memory.mappings import Mapping
 from shmarrow.objects.encode import Encoded, encode
-from shmarrow.segment.mappings import Mapping
 
 
 class SharedFiles:

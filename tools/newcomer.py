@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = (
     "ipc/test_ipc.py", "ipc/test_schemas_read.py", "ipc/test_compression.py", "build/test_building.py",
-    "layout/test_layouts.py", "segment/test_segment.py", "store/test_store.py", "tensor/test_tensor.py",
+    "layout/test_layouts.py", "memory/test_segment.py", "store/test_store.py", "tensor/test_tensor.py",
     "tensor/test_bundle.py", "integration/test_golden.py", "cli/test_main.py",
 )  # fmt: skip
 """Suites that need little but the wheel; `make test` runs all of them."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import shmarrow as sa
-from shmarrow import segment
+from shmarrow import memory
 from shmarrow.cli.command import (
     OVERWRITE,
     PREFIX,
@@ -61,13 +61,13 @@ from shmarrow.cli.host import (
 from shmarrow.cli.targets import open_target, pipe_in
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, printable
+from shmarrow.memory import open_source
+from shmarrow.memory.formats import HEAD
+from shmarrow.memory.mappings import shared_of
+from shmarrow.memory.source import name_of
 from shmarrow.objects.decode import decode, describe
 from shmarrow.objects.encode import encode
 from shmarrow.scans.sources import contents, expect_arrow, split_name
-from shmarrow.segment.mappings import shared_of
-from shmarrow.sources import open_source
-from shmarrow.sources.base import name_of
-from shmarrow.sources.formats import HEAD
 
 _PIECE = 1 << 24
 _SUFFIXES = {
@@ -252,18 +252,18 @@ def _ring(arguments: argparse.Namespace) -> int:
 )
 def put(arguments: argparse.Namespace) -> int:
     """Add a file to a store, byte for byte; creates a missing store."""
-    from shmarrow.sources.pipes import spooled
+    from shmarrow.memory.pipes import spooled
 
     _split(arguments, "name")
     if arguments.file == "-" and arguments.name is None:
         raise WrongUsage("standard input has no file name: pass --name NAME")
-    name = Path(arguments.file.removeprefix(segment.SHM_SCHEME)).stem if arguments.name is None else arguments.name
+    name = Path(arguments.file.removeprefix(memory.SHM_SCHEME)).stem if arguments.name is None else arguments.name
     if not name:
         raise WrongUsage("the name of an object must have 1 to 255 bytes, found none: expected --name NAME")
     with ExitStack() as stack:
         pipe = pipe_in(arguments.file, stack)
         source = arguments.file if pipe is None else spooled(pipe, stack)
-        with segment.attach(source) as found:
+        with memory.attach(source) as found:
             total = found.size
             if pipe is not None:
                 found.name = name_of(pipe)
@@ -324,14 +324,14 @@ def get(arguments: argparse.Namespace) -> int:
             sys.stdout.buffer.flush()
             return 0
         mode = 0o666 & store.settings.mode & ~_umask() | 0o600
-        with segment.create(target, mode=mode, overwrite=arguments.overwrite) as writer:
+        with memory.create(target, mode=mode, overwrite=arguments.overwrite) as writer:
             for piece in pieces:
                 writer.write([piece])
     render(arguments.json, {"name": arguments.name, "file": target, "bytes": size}, printable(target))
     return 0
 
 
-def _file_name(name: str, found: segment.Segment) -> str:
+def _file_name(name: str, found: memory.Segment) -> str:
     """A file in the working directory, with the suffix of the object's format."""
     name = re.sub("[/:]", "_", name)
     suffix = _SUFFIXES[contents(open_source(found), DEFAULT_LIMITS)[0]]
@@ -344,7 +344,7 @@ def _umask() -> int:
     return mask
 
 
-def _contents(found: segment.Segment) -> tuple[int, Iterable[Any]]:
+def _contents(found: memory.Segment) -> tuple[int, Iterable[Any]]:
     """The size of an object, and its bytes: those of its file, unless it has buffers in files of others."""
     if shared_of(found.data) is None:
         return found.size, [found.data]
@@ -376,7 +376,7 @@ def delete(arguments: argparse.Namespace) -> int:
     """Delete objects; processes that have them attached keep them."""
     _split_names(arguments)
     if not (arguments.names or arguments.prefix is not None or arguments.all) and _is_loose(arguments.store):
-        segment.delete(arguments.store)
+        memory.delete(arguments.store)
         render(arguments.json, {"removed": [arguments.store]})
         return 0
     if bool(arguments.names) + (arguments.prefix is not None) + arguments.all != 1:
@@ -400,8 +400,8 @@ def delete(arguments: argparse.Namespace) -> int:
 
 def _is_loose(word: str) -> bool:
     """Whether a word names Arrow data in shared memory that is in no store; errors if it is something else."""
-    path = f"{segment.SHM_DIRECTORY}/{word.removeprefix(segment.SHM_SCHEME)}"
-    if not word.startswith(segment.SHM_SCHEME) or os.path.isdir(path):
+    path = f"{memory.SHM_DIRECTORY}/{word.removeprefix(memory.SHM_SCHEME)}"
+    if not word.startswith(memory.SHM_SCHEME) or os.path.isdir(path):
         return False
     with open_target(word):
         return True

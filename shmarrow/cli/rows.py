@@ -200,8 +200,8 @@ def _show(arguments: argparse.Namespace, schema: Any, batches: Iterator[tuple[Pl
     if arguments.json or not sys.stdout.isatty():
         _print(arguments, schema, batches, _CELL)
         return
+    from shmarrow.columns.table import Table
     from shmarrow.display import table_lines
-    from shmarrow.tables import Table
 
     found = [batch.take(np.arange(batch.num_rows)) for _, batch in batches if batch.num_rows]
     print(*table_lines(Table(schema, found), sys.maxsize), sep="\n")

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import shmarrow as sa
-from shmarrow import segment
+from shmarrow import memory
 from shmarrow.cli.command import (
     PREFIX,
     Fields,
@@ -58,8 +58,8 @@ def collect(arguments: argparse.Namespace) -> int:
             failed = print_error(error, arguments.json)
             status = status or failed
     if not arguments.store:
-        leftovers = segment.collect_leftovers(segment.SHM_DIRECTORY)
-        found.append({"store": segment.SHM_SCHEME, "objects": [], "leftovers": leftovers})
+        leftovers = memory.collect_leftovers(memory.SHM_DIRECTORY)
+        found.append({"store": memory.SHM_SCHEME, "objects": [], "leftovers": leftovers})
     if not found and status:
         return status
     lines = []

@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 import shmarrow as sa
 from shmarrow.cli.command import WrongUsage, limits_of
 from shmarrow.errors import DEFAULT_LIMITS, Limits, printable, storage_error
+from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, open_source
+from shmarrow.memory.formats import HEAD, OF_PYARROW, recognized
+from shmarrow.memory.source import name_of
 from shmarrow.scans.sources import contents, expect_arrow, find, has_store, leads_to_one, the_one
-from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME
-from shmarrow.sources import open_source
-from shmarrow.sources.base import name_of
-from shmarrow.sources.formats import HEAD, OF_PYARROW, recognized
 
 ROWS = ("file", "stream", "other rows")
 
@@ -91,7 +90,7 @@ def open_target(
     with ExitStack() as stack:
         pipe = pipe_in(word, stack)
         if pipe is not None and in_order:
-            from shmarrow.sources.pipes import opened
+            from shmarrow.memory.pipes import opened
 
             name, head, _, pipe = opened(pipe)
             if recognized(head).kind != "arrow":
@@ -124,7 +123,7 @@ def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
         with _hints(word):
             source = the_one(word, trust).map(attach=False)
     else:
-        from shmarrow.sources.pipes import spooled
+        from shmarrow.memory.pipes import spooled
 
         source = open_source(spooled(pipe, stack))
         source.name = name_of(pipe)

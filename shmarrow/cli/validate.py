@@ -23,7 +23,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ShmarrowError, Unsuppor
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.schema.lazy import encoded_fields
-from shmarrow.sources import open_source
+from shmarrow.memory import open_source
 from shmarrow.xray import Finding, Overview
 from shmarrow.xray.overviews import read_batch
 

@@ -23,8 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes, Mask, as_bytes
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.table import Table
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, at
 from shmarrow.integration.json_schema import member, read_items, read_schema, shown, write_schema
 from shmarrow.integration.json_values import (
@@ -44,8 +45,7 @@ from shmarrow.layout.binary import decode
 from shmarrow.layout.making import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.layout.views import INLINE
-from shmarrow.sources import open_sink, open_source
-from shmarrow.tables import Table
+from shmarrow.memory import open_sink, open_source
 from shmarrow.types import DataType, ExtensionType
 
 GZIP = b"\x1f\x8b"

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow import segment
-from shmarrow.batch import RecordBatch, record_batch
+from shmarrow import memory
 from shmarrow.buffer import U1
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.batch import RecordBatch, record_batch
+from shmarrow.columns.names import checked_schema
+from shmarrow.columns.table import RecordBatchReader, Table, concat_batches
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     FieldNotFound,
@@ -38,15 +39,14 @@ from shmarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter, open_st
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.bundle import load_tensors, write_tensors
+from shmarrow.memory import Source, open_sink, open_source
+from shmarrow.memory.formats import SUFFIXES, by_suffix, recognized
+from shmarrow.memory.life_cycle import Sink
+from shmarrow.memory.location import decoded, is_shm, resolve
+from shmarrow.memory.pipes import Input, opened, spooled
 from shmarrow.scans import Scan, scan
 from shmarrow.scans.sources import Fragment, contents, find, leads_to_one
-from shmarrow.segment.location import decoded, is_shm, resolve
-from shmarrow.sources import Source, open_sink, open_source
-from shmarrow.sources.formats import SUFFIXES, by_suffix, recognized
-from shmarrow.sources.pipes import Input, opened, spooled
-from shmarrow.tables import RecordBatchReader, Table, concat_batches
 from shmarrow.types import Schema, has_dictionary, schema
-from shmarrow.writer import Sink
 
 _ARROW = ("arrow", "arrows")
 _TENSORS = ("tensors", "safetensors")
@@ -201,7 +201,7 @@ def _recognized(source: Any, format: str | None) -> tuple[Any, str]:
     if hasattr(source, "read"):
         given = opened(source)
     else:
-        source = decoded(source) if segment.is_location(source) else source
+        source = decoded(source) if memory.is_location(source) else source
         fragments = find(source)
         first = fragments[0] if fragments else Fragment(None)
         if first.store is not None or not isinstance(first.where, str):
@@ -238,7 +238,7 @@ def _format_of(source: Input) -> str:
 
 
 def _by_target(target: Any, formats: Iterable[str]) -> str:
-    if not segment.is_location(target):
+    if not memory.is_location(target):
         return "arrows" if "arrows" in formats else "tensors"
     name, _ = resolve(target)
     format = by_suffix(name)

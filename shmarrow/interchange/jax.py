@@ -17,7 +17,7 @@ from shmarrow.buffer import NDArray
 from shmarrow.casts.ndarray import from_ndarray
 from shmarrow.errors import InvalidData, optional
 from shmarrow.layout.dlpack import Exposed, elements_of
-from shmarrow.segment.mappings import copied
+from shmarrow.memory.mappings import copied
 from shmarrow.types import from_numpy_dtype
 
 if TYPE_CHECKING:

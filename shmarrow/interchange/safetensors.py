@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow import segment, types
+from shmarrow import memory, types
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported, at
 from shmarrow.tensor import SparseTensor, Tensor
@@ -45,7 +45,7 @@ _NAMES = {element: name for name, element in ELEMENTS.items()}
 
 
 def read_safetensors(
-    path: segment.Location, *, limits: Limits = DEFAULT_LIMITS
+    path: memory.Location, *, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors of a file, as views of its mapping, and its metadata.
 
@@ -58,7 +58,7 @@ def read_safetensors(
     Unsupported
         If an element type does not take whole bytes.
     """
-    with segment.attach(path) as file, at(file.name):
+    with memory.attach(path) as file, at(file.name):
         return _read(file.data, limits)
 
 

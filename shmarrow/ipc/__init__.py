@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from shmarrow import errors, sources, types
+from shmarrow import errors, memory, types
 from shmarrow.errors import Limits as Limits
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
+    from shmarrow.columns.table import RecordBatchWithMetadata as RecordBatchWithMetadata
     from shmarrow.ipc.draft import Draft as Draft
     from shmarrow.ipc.draft import VariableSize as VariableSize
     from shmarrow.ipc.draft import new_draft as new_draft
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from shmarrow.ipc.tensor.writer import get_tensor_size as get_tensor_size
     from shmarrow.ipc.tensor.writer import new_tensor as new_tensor
     from shmarrow.ipc.tensor.writer import write_tensor as write_tensor
-    from shmarrow.tables import RecordBatchWithMetadata as RecordBatchWithMetadata
 
 
 def new_file(
@@ -55,7 +55,7 @@ def new_file(
     ----------
     sink : path, ``shm:NAME``, SegmentWriter, file object or socket
         The destination. A path or a ``shm:`` name is published atomically when the writer is closed; symbolic links are
-        followed. A file object or a socket is written to incrementally and stays open; :mod:`shmarrow.sources.sinks`
+        followed. A file object or a socket is written to incrementally and stays open; :mod:`shmarrow.memory.sinks`
         defines what its ``write`` may return.
     schema : Schema, or mapping of names to types
         The schema of all batches.
@@ -87,7 +87,7 @@ def new_file(
     """
     from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-    target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = memory.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     return RecordBatchFileWriter(target, schema, options, metadata, statistics)
 
 
@@ -106,7 +106,7 @@ def new_stream(
     """
     from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 
-    target = sources.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    target = memory.open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     return RecordBatchStreamWriter(target, schema, options)
 
 
@@ -125,7 +125,7 @@ def open_file(
     ----------
     source : path, ``shm:NAME``, Segment, file object or bytes-like
         A path or a name is mapped; arrays are zero-copy views that keep the mapping alive. A seekable file object that
-        cannot be mapped is read by ranges, as needed. :mod:`shmarrow.sources` has the full table.
+        cannot be mapped is read by ranges, as needed. :mod:`shmarrow.memory` has the full table.
     limits : Limits, optional
         Bounds on what is accepted.
     memory_map : bool
@@ -152,7 +152,7 @@ def open_file(
     from shmarrow.ipc.file.reader import RecordBatchFileReader
 
     limits = errors.as_limits(limits, trust)
-    return RecordBatchFileReader(sources.open_source(source, memory_map), limits, included_fields, zero_copy_only)
+    return RecordBatchFileReader(memory.open_source(source, memory_map), limits, included_fields, zero_copy_only)
 
 
 def open_stream(
@@ -172,7 +172,7 @@ def open_stream(
     from shmarrow.ipc.stream.reader import MappedStreamReader, RecordBatchStreamReader
 
     limits = errors.as_limits(limits, trust)
-    opened = sources.open_source(source, memory_map, sequential=True)
+    opened = memory.open_source(source, memory_map, sequential=True)
     kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)
 
@@ -191,6 +191,6 @@ if not TYPE_CHECKING:
             ".stream.writer": "RecordBatchStreamWriter",
             ".tensor.reader": "TensorReader read_tensor read_tensors",
             ".tensor.writer": "TensorWriter get_tensor_size new_tensor write_tensor",
-            "shmarrow.tables": "RecordBatchWithMetadata",
+            "shmarrow.columns.table": "RecordBatchWithMetadata",
         },
     )

@@ -18,7 +18,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, Mask, NDArray, padded
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.names import checked_schema
 from shmarrow.errors import (
     FieldNotFound,
     InvalidArgument,
@@ -33,10 +33,9 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.making import LONGEST, checked_size
-from shmarrow.segment import Location, SegmentWriter, is_location
-from shmarrow.sources import open_sink
+from shmarrow.memory import Location, SegmentWriter, is_location, open_sink
+from shmarrow.memory.life_cycle import Writer, operation
 from shmarrow.types import Field, MetadataLike, Schema, storage_of
-from shmarrow.writer import Writer, operation
 
 _FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", "binary", "large_binary")
 

@@ -13,18 +13,18 @@ from itertools import count
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, SupportsIndex
 
-from shmarrow.batch import RecordBatch
 from shmarrow.capsules import PyCapsule
-from shmarrow.column_names import included, several
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.names import included, several
 from shmarrow.errors import IndexOutOfRange, InvalidType, Limits
 from shmarrow.habits import missing, no_batch
 from shmarrow.ipc.batch.decode import check_zero_copy
-from shmarrow.sources import Source
-from shmarrow.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
+from shmarrow.memory import Source
+from shmarrow.memory.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
-    from shmarrow.tables import RecordBatchReader, RecordBatchWithMetadata, Table
+    from shmarrow.columns.table import RecordBatchReader, RecordBatchWithMetadata, Table
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader. Reads can always be repeated, so no error is final."""
@@ -148,7 +148,7 @@ class IndexedReader:
 
     def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
         """Return a batch and its metadata. Errors as :meth:`get_batch`."""
-        from shmarrow.tables import with_metadata
+        from shmarrow.columns.table import with_metadata
 
         return with_metadata(self.get_batch(index))
 
@@ -174,7 +174,7 @@ class IndexedReader:
 
     def read_all(self) -> Table:
         """Return all batches as a table, without copying."""
-        from shmarrow.tables import Table
+        from shmarrow.columns.table import Table
 
         return Table(self._schema._detach(), [batch for batch in self])  # noqa: C416 - no count first
 
@@ -183,7 +183,7 @@ class IndexedReader:
 
         Any number of such readers may be made. Parameters and errors as for :meth:`RecordBatchReader.for_consumer`.
         """
-        from shmarrow.tables import batches_for
+        from shmarrow.columns.table import batches_for
 
         return batches_for(self._schema._detach(), self._lasting(), name, lossy)
 

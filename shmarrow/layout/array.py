@@ -50,8 +50,8 @@ from shmarrow.layout.making import (
 )
 from shmarrow.layout.preview import Budget, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
+from shmarrow.memory.mappings import own
 from shmarrow.pickling import packed, passed_by_handle, unpacked
-from shmarrow.segment.mappings import own
 from shmarrow.types import DataType, as_type, has_floats
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ from shmarrow.types.c_schema import (
 from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
-    from shmarrow.batch import RecordBatch
+    from shmarrow.columns.batch import RecordBatch
     from shmarrow.layout.array import Array
 
 _ROOM = 3
@@ -512,7 +512,7 @@ class Rows(NamedTuple):
     columns : list of Array or None
         The columns, if they had to be built.
     source : object or None
-        What builds them on demand otherwise; see :class:`~shmarrow.batch.ColumnSource`.
+        What builds them on demand otherwise; see :class:`~shmarrow.columns.batch.ColumnSource`.
     """
 
     schema: Schema
@@ -522,7 +522,7 @@ class Rows(NamedTuple):
 
 
 class _BatchColumns:
-    """The columns of an imported batch; see :class:`~shmarrow.batch.ColumnSource`."""
+    """The columns of an imported batch; see :class:`~shmarrow.columns.batch.ColumnSource`."""
 
     __slots__ = ("_addresses", "_importer", "_length", "_offset", "_owner", "_schema")
 

@@ -51,7 +51,7 @@ from shmarrow.layout.c_array import (
     requested,
 )
 from shmarrow.layout.making import join_arrays, nulls
-from shmarrow.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
+from shmarrow.memory.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema
 from shmarrow.types.c_schema import (
     STREAM,
@@ -67,10 +67,10 @@ from shmarrow.types.c_schema import (
 )
 
 if TYPE_CHECKING:
-    from shmarrow.batch import RecordBatch
-    from shmarrow.chunked import ChunkedArray
+    from shmarrow.columns.batch import RecordBatch
+    from shmarrow.columns.chunked import ChunkedArray
+    from shmarrow.columns.table import RecordBatchReader
     from shmarrow.layout.array import Array
-    from shmarrow.tables import RecordBatchReader
 
 _STRUCT = struct.Struct("<5Q")
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)

@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.errors import CopyRequired, ExportRefused, optional
-from shmarrow.segment.mappings import copied, private_view, writable
+from shmarrow.memory.mappings import copied, private_view, writable
 from shmarrow.types import DataType
 
 CPU = (1, 0)

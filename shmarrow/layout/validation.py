@@ -37,7 +37,7 @@ class Origin(NamedTuple):
 
     Attributes
     ----------
-    version : shmarrow.segment.mappings.Version
+    version : shmarrow.memory.mappings.Version
         The version of the file.
     batch : int
         Number of the batch.

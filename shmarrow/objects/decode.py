@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import FileBatches, RecordBatchFileReader
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
+from shmarrow.memory import Segment, Source, open_source
 from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
-from shmarrow.segment import Segment
-from shmarrow.sources import Source, open_source
 from shmarrow.types import DataType, DateType, Metadata, Schema, bool_, large_string
 
 if TYPE_CHECKING:
-    from shmarrow.tables import Table
+    from shmarrow.columns.table import Table
     from shmarrow.tensor import SparseTensor, Tensor
 
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
@@ -87,7 +86,7 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
     if kind == "record_batch":
         return batches[0]
     if kind in ("table", "chunked_array"):
-        from shmarrow.tables import Table
+        from shmarrow.columns.table import Table
 
         table = Table(schema, batches)
         return table if kind == "table" else table.column(0)

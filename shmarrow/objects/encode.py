@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow import capsules
-from shmarrow.batch import RecordBatch, read_record_batch
 from shmarrow.buffer import ALIGNMENT, PADDING, padded
 from shmarrow.build import array
-from shmarrow.chunked import ChunkedArray, read_chunked_array
+from shmarrow.columns.batch import RecordBatch, read_record_batch
+from shmarrow.columns.chunked import ChunkedArray, read_chunked_array
+from shmarrow.columns.table import RecordBatchReader, Table, table
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, full_name, shown
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of
 from shmarrow.ipc.file.reader import RecordBatchFileReader
@@ -39,15 +40,14 @@ from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.writer import checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
+from shmarrow.memory.life_cycle import Sink
+from shmarrow.memory.sinks import joined
 from shmarrow.objects.kinds import COLUMN, KIND, MARKS, NUMBERS, unmarked
-from shmarrow.sources.sinks import joined
-from shmarrow.tables import RecordBatchReader, Table, table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
 from shmarrow.tensor.element import Element, as_storage
 from shmarrow.types import DataType, ExtensionType, Field, Metadata, Schema, as_metadata, types_in, uint8
 from shmarrow.types.base import as_utf8
-from shmarrow.writer import Sink
 
 _MOST_PIECES, _GROUP = 256, 1 << 20
 

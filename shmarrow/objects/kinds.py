@@ -10,11 +10,11 @@ from shmarrow.types import DataType, FrozenMetadata, Metadata, float64, int64, u
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from shmarrow.batch import RecordBatch
-    from shmarrow.chunked import ChunkedArray
+    from shmarrow.columns.batch import RecordBatch
+    from shmarrow.columns.chunked import ChunkedArray
+    from shmarrow.columns.table import Table
     from shmarrow.ipc.tensor.bundle import Bundle
     from shmarrow.layout import Array
-    from shmarrow.tables import Table
     from shmarrow.tensor import SparseTensor, Tensor
 
 Stored: TypeAlias = (

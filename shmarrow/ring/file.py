@@ -10,7 +10,7 @@ Invariants:
 * locks belong to an open file, so they exclude each other within a process too. The descriptor that holds them is never
   mapped or inherited: the kernel releases them when the Ring is closed, or its process has ended;
 * two processes that each write a word and then read the other's must not both miss it: each calls
-  :meth:`~shmarrow.sync.locks.Exclusive.fence` in between;
+  :meth:`~shmarrow.memory.locks.Exclusive.fence` in between;
 * a ring gets its name when it is complete and its writer has the lock, so nobody sees a new ring without a writer;
 * only who holds the writer's lock unlinks the name, and only while it leads to that file.
 """
@@ -24,16 +24,16 @@ import stat
 import weakref
 from typing import Any
 
-from shmarrow import segment
+from shmarrow import memory
 from shmarrow.errors import ObjectExists, ObjectNotFound, StorageError, storage_error
+from shmarrow.memory.files import populate
+from shmarrow.memory.futex import Futexes
+from shmarrow.memory.location import Location, is_shm, resolve
+from shmarrow.memory.locks import Exclusive
+from shmarrow.memory.mappings import map_file
 from shmarrow.ring import protocol as p
 from shmarrow.ring.protocol import Geometry, new_geometry, read_geometry
-from shmarrow.segment.files import populate
-from shmarrow.segment.location import Location, is_shm, resolve
-from shmarrow.segment.mappings import map_file
 from shmarrow.store.directory import trusted_users
-from shmarrow.sync.futex import Futexes
-from shmarrow.sync.locks import Exclusive
 
 Trusted = bool | tuple[int, ...]
 
@@ -270,7 +270,7 @@ def open_for_writing(where: Location, frames: Any, slots: int, policy: int, mode
 
 
 def _create(where: Location, geometry: Geometry, head: bytes, mode: int) -> RingFile:
-    writer = segment.create(where, mode=mode)
+    writer = memory.create(where, mode=mode)
     ring = None
     try:
         writer.write([p.FIXED.pack(*geometry)], 0)

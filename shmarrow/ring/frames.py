@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow import bitmap, capsules
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import U1, Bytes, NDArray
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.tabular import frame_in_schema, made_from
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
@@ -39,7 +40,6 @@ from shmarrow.ipc.tensor.writer import encode_tensor
 from shmarrow.layout.listing import LISTING, walk
 from shmarrow.layout.parts import take_apart
 from shmarrow.ring.protocol import BATCH, NDARRAY, TENSOR
-from shmarrow.tabular import frame_in_schema, made_from
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.tensor.element import element_of, element_values

@@ -33,15 +33,15 @@ from shmarrow.errors import (
     counted,
     shown,
 )
+from shmarrow.memory import Location
+from shmarrow.memory.futex import Wait
+from shmarrow.memory.locks import ORDERED
 from shmarrow.ring import protocol as p
 from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing
 from shmarrow.ring.frames import Reader, Slot, frames_like
 from shmarrow.ring.protocol import CLOSED, HELD, MISSED, NEWEST, SEQUENCES, TAKEN, WAITS
-from shmarrow.segment import Location
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Trust, as_trust
-from shmarrow.sync.futex import Wait
-from shmarrow.sync.locks import ORDERED
 
 T = TypeVar("T")
 _POLICIES = {number: name for name, number in p.POLICIES.items()}

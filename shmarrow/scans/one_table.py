@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
-from shmarrow.column_names import checked_schema, fields_at, several
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.names import checked_schema, fields_at, several
+from shmarrow.columns.table import RecordBatchReader, Table
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     FieldNotFound,
@@ -39,7 +40,6 @@ from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
 from shmarrow.scans.sources import Fragment, find, open_fragment, partition_values
-from shmarrow.tables import RecordBatchReader, Table
 from shmarrow.types import DataType, Field, Schema
 from shmarrow.types.schema import with_nulls
 

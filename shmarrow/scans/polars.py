@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.capsules import PyCapsule
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import ShmarrowError, optional
 from shmarrow.layout.c_stream import export_all
 from shmarrow.layout.order import ordered_type, plain_type

@@ -38,8 +38,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from shmarrow import capsules, segment
-from shmarrow.column_names import several
+from shmarrow import capsules, memory
+from shmarrow.columns.names import several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,
@@ -59,14 +59,14 @@ from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.layout import Array
-from shmarrow.segment.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_location, is_shm
-from shmarrow.sources import Source, open_source
-from shmarrow.sources.formats import HEAD, SUFFIXES, recognized
+from shmarrow.memory import Source, open_source
+from shmarrow.memory.formats import HEAD, SUFFIXES, recognized
+from shmarrow.memory.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_location, is_shm
 from shmarrow.store.protocol import CONTROL
 from shmarrow.types import DataType, date32, int64, string
 
 if TYPE_CHECKING:
-    from shmarrow.segment import Segment
+    from shmarrow.memory import Segment
     from shmarrow.store import Store
 
 
@@ -219,7 +219,7 @@ def _named(source: str, path: str, trust: bool) -> Iterator[Fragment]:
         yield from _matches(path, is_shm(source))
     else:
         yield Fragment(source)
-        segment.attach(source).close()  # raises the error, with its hints
+        memory.attach(source).close()  # raises the error, with its hints
 
 
 def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...]) -> Iterator[Fragment]:
@@ -296,15 +296,15 @@ def _matching(store: Store, pattern: str) -> list[str]:
 
 
 def _are_batches(source: Sequence[Any]) -> bool:
-    from shmarrow.batch import RecordBatch
+    from shmarrow.columns.batch import RecordBatch
 
     return bool(source) and all(isinstance(item, RecordBatch) for item in source)
 
 
 def _readable(source: Any) -> Any:
     """A table or a reader that gives its batches any number of times."""
-    from shmarrow.batch import RecordBatch
-    from shmarrow.tables import RecordBatchReader, Table, table
+    from shmarrow.columns.batch import RecordBatch
+    from shmarrow.columns.table import RecordBatchReader, Table, table
 
     if hasattr(source, "get_batch"):
         return source
@@ -346,7 +346,7 @@ def expect_arrow(head: bytes, name: str) -> None:
     Parameters
     ----------
     head : bytes
-        The first bytes, up to :data:`shmarrow.sources.formats.HEAD`.
+        The first bytes, up to :data:`shmarrow.memory.formats.HEAD`.
     name : str
         The name of the file.
 

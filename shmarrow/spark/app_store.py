@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError
-from shmarrow.segment import Location
+from shmarrow.memory import Location
 from shmarrow.store import Store
 from shmarrow.store.directory import locate
 

@@ -28,12 +28,12 @@ PACKAGES = ("pyarrow.compute", "pandas")
 """Modules that most user functions need."""
 
 OURS = (
-    "shmarrow.build", "shmarrow.chunked", "shmarrow.objects.encode", "shmarrow.layout.c_stream",
+    "shmarrow.build", "shmarrow.columns.chunked", "shmarrow.objects.encode", "shmarrow.layout.c_stream",
     "shmarrow.ipc.batch.codecs", "shmarrow.ipc.file.writer", "shmarrow.ipc.stream.reader", "shmarrow.ipc.tensor.bundle",
     "shmarrow.spark.delivery", "shmarrow.spark.frame", "shmarrow.spark.host_broadcast", "shmarrow.spark.joining",
     "shmarrow.spark.mapping", "shmarrow.spark.sharing",
     "shmarrow.store.info", "shmarrow.store.publish", "shmarrow.store.snapshot", "shmarrow.store.watch",
-    "shmarrow.tables",
+    "shmarrow.columns.table",
 )  # fmt: skip
 """Modules of this package that workers would import lazily."""
 

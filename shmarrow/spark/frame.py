@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from shmarrow.columns.table import Table
 from shmarrow.errors import (
     IndexOutOfRange,
     InvalidArgument,
@@ -21,10 +22,9 @@ from shmarrow.errors import (
     optional,
     shown,
 )
-from shmarrow.segment.host import host_name
+from shmarrow.memory.host import host_name
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here
-from shmarrow.tables import Table
 from shmarrow.types import Schema
 from shmarrow.types.base import as_int
 
@@ -307,7 +307,7 @@ class SharedFrame:
         """
         from pyspark.sql.types import StructType
 
-        from shmarrow.column_names import several
+        from shmarrow.columns.names import several
         from shmarrow.spark._pyspark import arrow_schema
         from shmarrow.spark.mapping import mapped, selected
         from shmarrow.spark.results import Fitting

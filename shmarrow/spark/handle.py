@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shmarrow.columns.table import Table
 from shmarrow.errors import InvalidData, StorageError, at
+from shmarrow.memory.host import host_name
 from shmarrow.objects import decode
-from shmarrow.segment.host import host_name
 from shmarrow.spark.app_store import AppStore, in_worker
-from shmarrow.tables import Table
 
 if TYPE_CHECKING:
     from shmarrow.spark.delivery import Way

@@ -24,7 +24,7 @@ from shmarrow.spark.values import MISSING, as_given, as_stored, cache, cached, d
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shmarrow.segment import Location
+    from shmarrow.memory import Location
     from shmarrow.store import Store
     from shmarrow.store.attach import Pin
 

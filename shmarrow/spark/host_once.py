@@ -27,7 +27,7 @@ from shmarrow.store import Store
 from shmarrow.store.attach import StoredSegment, live
 
 if TYPE_CHECKING:
-    from shmarrow.segment import Location
+    from shmarrow.memory import Location
 
 
 def code_key(function: Any) -> str:

@@ -18,7 +18,8 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.build import array
-from shmarrow.column_names import checked_schema, several
+from shmarrow.columns.names import checked_schema, several
+from shmarrow.columns.table import Table
 from shmarrow.errors import InvalidArgument, InvalidType, at, full_name, optional
 from shmarrow.spark._pyspark import arrow_schema, is_local
 from shmarrow.spark.delivery import explaining_limits
@@ -27,7 +28,6 @@ from shmarrow.spark.jobs import on_workers, session_for
 from shmarrow.spark.key_index import find, index_of, keys_of
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.values import MISSING, cache, cached
-from shmarrow.tables import Table
 from shmarrow.types import DataType
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shmarrow.columns.table import Table, read_table
 from shmarrow.errors import InvalidData, StorageError, at, counted, optional
 from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.publishing import check_wanted, handle_row
 from shmarrow.spark.results import Fitting
 from shmarrow.store import Store
-from shmarrow.tables import Table, read_table
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from shmarrow import capsules
-from shmarrow.batch import RecordBatch
 from shmarrow.build import array
 from shmarrow.build.frames import check_no_duplicates, read_frame
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.names import checked_schema
+from shmarrow.columns.table import RecordBatchReader, Table, rows_of, table
+from shmarrow.columns.tabular import from_frame
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, at, full_name, optional, shown
 from shmarrow.layout import Array, nulls
 from shmarrow.spark._pyspark import arrow_schema
-from shmarrow.tables import RecordBatchReader, Table, rows_of, table
-from shmarrow.tabular import from_frame
 from shmarrow.types import DataType, Schema, TimestampType
 
 if TYPE_CHECKING:

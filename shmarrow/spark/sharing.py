@@ -33,12 +33,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import capsules
-from shmarrow.batch import record_batch
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.batch import record_batch
+from shmarrow.columns.names import checked_schema
+from shmarrow.columns.table import Table, table
 from shmarrow.errors import GenerationChanged, InvalidData, InvalidType, ObjectNotFound, StoreFull, full_name, optional
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.segment import Location
+from shmarrow.memory import Location
 from shmarrow.spark._pyspark import arrow_schema, is_local, parallelism
 from shmarrow.spark.app_store import AppStore, default_location, driver_store, unless_gone
 from shmarrow.spark.delivery import check_collected, send
@@ -50,7 +51,6 @@ from shmarrow.spark.results import of_frame, pyarrow_batches
 from shmarrow.spark.types import check_name, check_type
 from shmarrow.spark.values import as_name
 from shmarrow.store import Store
-from shmarrow.tables import Table, table
 from shmarrow.types import Schema, has_dictionary
 from shmarrow.types.base import as_positive
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from shmarrow.segment import Location
+    from shmarrow.memory import Location
     from shmarrow.store import Store
 
     Batches = Iterator[pa.RecordBatch]

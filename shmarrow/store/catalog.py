@@ -24,9 +24,10 @@ from weakref import WeakSet, finalize, ref
 import numpy as np
 
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, StorageError, storage_error
-from shmarrow.segment import Location
-from shmarrow.segment.host import in_memory
-from shmarrow.segment.mappings import Mapping
+from shmarrow.memory import Location
+from shmarrow.memory.host import in_memory
+from shmarrow.memory.locks import ORDERED, Exclusive, holder, try_lock
+from shmarrow.memory.mappings import Mapping
 from shmarrow.store import index
 from shmarrow.store import protocol as p
 from shmarrow.store.change import BOOT, Change
@@ -62,7 +63,6 @@ from shmarrow.store.settings import (
     this_boot,
 )
 from shmarrow.store.waiters import Waiters
-from shmarrow.sync.locks import ORDERED, Exclusive, holder, try_lock
 
 _STUCK_SECONDS = 0.5
 """Seconds that a reader waits for a commit that its writer does not finish."""
@@ -519,7 +519,7 @@ def _close_ended() -> None:
 
 
 def _close_all_ended() -> None:
-    """Do so with the mutex held; a function of its own, see :mod:`shmarrow.state_machine`."""
+    """Do so with the mutex held; a function of its own, see :mod:`shmarrow.memory.state_machine`."""
     while _ended:
         key, fds, control = _ended.popleft()
         heir = next((catalog for catalog in _open if catalog.directory.key == key), None)
@@ -547,7 +547,7 @@ def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> C
 
 
 def _open_in_turn(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
-    """Do so with the mutex held; loops are in a function of their own, see :mod:`shmarrow.state_machine`."""
+    """Do so with the mutex held; loops are in a function of their own, see :mod:`shmarrow.memory.state_machine`."""
     _close_ended()
     with _mutex:
         return _open_catalog(where, want, trust, create)

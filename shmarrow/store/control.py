@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
+from shmarrow.memory.locks import ORDERED
 from shmarrow.store import protocol as p
-from shmarrow.sync.locks import ORDERED
 
 BUCKETS, SEQUENCE, JOURNAL, EVENTS = p.word("buckets"), p.word("sequence"), p.word("journal"), p.word("events")
 _MOST_NEW_SLOTS = 8192

@@ -36,14 +36,14 @@ from shmarrow.errors import (
     shown,
     storage_error,
 )
-from shmarrow.segment import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.segment.files import link_unnamed, open_unnamed, sync_directory
-from shmarrow.segment.location import check_shm, decoded
-from shmarrow.sources.formats import head_of, recognized
+from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
+from shmarrow.memory.files import link_unnamed, open_unnamed, sync_directory
+from shmarrow.memory.formats import head_of, recognized
+from shmarrow.memory.location import check_shm, decoded
+from shmarrow.memory.locks import try_lock
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
-from shmarrow.sync.locks import try_lock
 
 Trust: TypeAlias = bool | int | str | Iterable[int | str]
 """Users, by number or name, whose directories and files are accepted; True accepts any user's."""

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from shmarrow.memory.locks import holders
 from shmarrow.objects.decode import Description
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.snapshot import snapshot
 from shmarrow.store.space import pinned_bytes, removed_bytes
-from shmarrow.sync.locks import holders
 from shmarrow.types import Schema
 
 

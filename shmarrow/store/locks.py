@@ -1,6 +1,6 @@
 """The locks of a store: the commit lock, and pins of objects.
 
-All are record locks; see :mod:`shmarrow.sync.locks`. Invariants:
+All are record locks; see :mod:`shmarrow.memory.locks`. Invariants:
 
 * record locks do not exclude threads of the same process, so each process also has a mutex, or counts its locks;
 * a signal handler or a finalizer may attach or release anything anywhere, in the middle of an operation on pins of its
@@ -19,8 +19,8 @@ from fcntl import LOCK_UN, lockf
 from typing import Any
 
 from shmarrow.errors import StorageError
+from shmarrow.memory.locks import holder, try_lock, unlock
 from shmarrow.store.protocol import COMMIT_LOCK
-from shmarrow.sync.locks import holder, try_lock, unlock
 
 PATIENCE = 30.0
 """Seconds that an operation waits for the commit lock."""

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
-from shmarrow.segment import SegmentWriter
-from shmarrow.segment.host import allows_memory
+from shmarrow.memory import SegmentWriter
+from shmarrow.memory.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import THIS_PROCESS, PutOptions
 from shmarrow.store.catalog import Catalog

@@ -11,9 +11,9 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, StorageError, storage_error
+from shmarrow.memory import Location, Segment
+from shmarrow.memory.mappings import map_file
 from shmarrow.reuse import SharedFiles
-from shmarrow.segment import Location, Segment
-from shmarrow.segment.mappings import map_file
 from shmarrow.store import protocol as p
 from shmarrow.store.control import Memory
 from shmarrow.store.directory import Directory, check_trust, find_directory

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.errors import StoreFull
-from shmarrow.segment.host import memory_left
+from shmarrow.memory.host import memory_left
+from shmarrow.memory.locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.change import Change, freed_by
 from shmarrow.store.protocol import Entry
 from shmarrow.store.snapshot import snapshot
-from shmarrow.sync.locks import holders
 
 BATCH = 64
 """Objects removed per hold of the commit lock, at about 30 µs each."""

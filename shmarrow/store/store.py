@@ -18,7 +18,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from shmarrow import segment
+from shmarrow import memory
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
@@ -29,8 +29,8 @@ from shmarrow.errors import (
     counted,
     shown,
 )
+from shmarrow.memory import Location, Segment
 from shmarrow.objects import RECORD_BATCH, Stored, decode
-from shmarrow.segment import Location, Segment
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import (
     PutOptions,
@@ -638,7 +638,7 @@ class Store:
         from shmarrow.objects.decode import describe
 
         how = self._options(overwrite, expire_after)
-        with segment.attach(source) as file:
+        with memory.attach(source) as file:
             describe(file)
             with self._publication(name, how, file.size) as writer:
                 for start in range(0, file.size, _PIECE):
@@ -1036,7 +1036,7 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
-        where = self._name if self._name.startswith(segment.SHM_SCHEME) else self._path
+        where = self._name if self._name.startswith(memory.SHM_SCHEME) else self._path
         return _reopen, (where, self._owned, self._trust)
 
     def __repr__(self) -> str:

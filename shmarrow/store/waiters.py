@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from shmarrow.memory.futex import Futexes, Wait
+from shmarrow.memory.locks import Exclusive
 from shmarrow.store import protocol as p
 from shmarrow.store.control import ControlFile
-from shmarrow.sync.futex import Futexes, Wait
-from shmarrow.sync.locks import Exclusive
 
 if TYPE_CHECKING:
     from shmarrow.store.catalog import Catalog

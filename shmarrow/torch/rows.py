@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Indices
-from shmarrow.chunked import ChunkedArray
-from shmarrow.column_names import several
+from shmarrow.columns.chunked import ChunkedArray
+from shmarrow.columns.names import several
+from shmarrow.columns.table import Table, table
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     CopyRequired,
@@ -36,7 +37,6 @@ from shmarrow.errors import (
 from shmarrow.interchange.handles import Handle
 from shmarrow.layout import nulls
 from shmarrow.scans.sources import find, open_fragment
-from shmarrow.tables import Table, table
 from shmarrow.torch.gather import Gather, is_gathered
 from shmarrow.types import DataType
 from shmarrow.types.schema import difference

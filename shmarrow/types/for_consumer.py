@@ -22,8 +22,8 @@ from shmarrow.types.extension import ExtensionType, storage_of, types_in
 from shmarrow.types.schema import Schema
 
 if TYPE_CHECKING:
-    from shmarrow.chunked import ChunkedArray
-    from shmarrow.columns import Columns
+    from shmarrow.columns.base import Columns
+    from shmarrow.columns.chunked import ChunkedArray
     from shmarrow.layout import Array
 
 Column = TypeVar("Column", bound="Array | ChunkedArray")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.batch.decode import header_of
@@ -21,9 +21,8 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, not_a_message, read_key_values
 from shmarrow.ipc.schema.lazy import FieldLayout, read_schema
 from shmarrow.ipc.tensor import BUNDLE_KEY
+from shmarrow.memory import Source, formats, is_location, open_source
 from shmarrow.scans.sources import the_one
-from shmarrow.segment import is_location
-from shmarrow.sources import Source, formats, open_source
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.checks import check_blocks
 from shmarrow.xray.model import BufferRole, Finding, expanded, fields_below, roles_of, zeros

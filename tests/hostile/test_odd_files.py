@@ -13,7 +13,7 @@ import pytest
 from forms import file_of, stream_of
 
 import shmarrow as sa
-from shmarrow.sources import open_source
+from shmarrow.memory import open_source
 
 BATCH = sa.record_batch({"x": [1, 2, 3]})
 

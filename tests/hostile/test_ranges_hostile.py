@@ -12,7 +12,7 @@ from remote import Counted
 from wire import messages
 
 import shmarrow as sa
-from shmarrow.sources.ranges import MERGED_BYTES, RangeBody, open_ranges
+from shmarrow.memory.ranges import MERGED_BYTES, RangeBody, open_ranges
 
 SIZE = 9 << 20
 assert MERGED_BYTES < SIZE

@@ -21,7 +21,7 @@ from forms import broken_file
 from processes import ended, forked, python
 
 import shmarrow as sa
-from shmarrow.batch import batch_of
+from shmarrow.columns.batch import batch_of
 from shmarrow.layout.c_array import array_from_capsules, rows_from_capsules
 from shmarrow.layout.c_stream import open_stream
 from shmarrow.types.c_schema import ARRAY, SCHEMA, STREAM, field_from_capsule, schema_from_capsule

@@ -15,7 +15,7 @@ from processes import python
 import shmarrow as sa
 from shmarrow import segment
 from shmarrow.errors import ExportRefused, StorageError
-from shmarrow.segment.mappings import SMALL, mapping_of, private_view, writable
+from shmarrow.memory.mappings import SMALL, mapping_of, private_view, writable
 
 N = 1 << 16
 
@@ -366,7 +366,7 @@ def test_nothing_that_is_done_in_place_does_harm(tmp_path: Path, shm_name: str) 
 WITHOUT_DESCRIPTORS = """
 import os, sys, shmarrow as sa
 from processes import ended, forked
-from shmarrow.segment.mappings import private_view
+from shmarrow.memory.mappings import private_view
 tensor = sa.ipc.read_tensor(sys.argv[1])
 os.remove(sys.argv[1])
 last = int(tensor.storage[-1])

@@ -19,18 +19,18 @@ MOST = 90
 """Files of the package that having the first objects of a store may load."""
 
 NOT_NEEDED = {
-    "shmarrow.build", "shmarrow.chunked", "shmarrow.display", "shmarrow.integration", "shmarrow.interchange.handles",
-    "shmarrow.interchange.pandas", "shmarrow.interchange.pyarrow",
+    "shmarrow.build", "shmarrow.columns.chunked", "shmarrow.display", "shmarrow.integration",
+    "shmarrow.interchange.handles", "shmarrow.interchange.pandas", "shmarrow.interchange.pyarrow",
     "shmarrow.interchange.sparse", "shmarrow.interchange.torch", "shmarrow.ipc.batch.codecs",
     "shmarrow.ipc.batch.dictionaries", "shmarrow.ipc.batch.encode", "shmarrow.ipc.draft", "shmarrow.ipc.file.writer",
     "shmarrow.ipc.flatbuffers.builder", "shmarrow.ipc.stream", "shmarrow.ipc.tensor.bundle",
     "shmarrow.ipc.tensor.decode_sparse", "shmarrow.ipc.tensor.writer", "shmarrow.ipc.tensor.reader",
     "shmarrow.layout.binary", "shmarrow.layout.c_array", "shmarrow.layout.dictionary",
     "shmarrow.layout.list", "shmarrow.layout.struct", "shmarrow.objects.encode",
-    "shmarrow.segment.writer", "shmarrow.sources.ranges", "shmarrow.sources.sinks", "shmarrow.store.info",
+    "shmarrow.memory.segment_writer", "shmarrow.memory.ranges", "shmarrow.memory.sinks", "shmarrow.store.info",
     "shmarrow.store.publish", "shmarrow.store.rebuild", "shmarrow.store.snapshot", "shmarrow.store.space",
-    "shmarrow.store.watch", "shmarrow.tables", "shmarrow.tabular", "shmarrow.tensor.sparse", "shmarrow.torch",
-    "shmarrow.types.predicates", "shmarrow.types.unify",
+    "shmarrow.store.watch", "shmarrow.columns.table", "shmarrow.columns.tabular", "shmarrow.tensor.sparse",
+    "shmarrow.torch", "shmarrow.types.predicates", "shmarrow.types.unify",
 }  # fmt: skip
 """Files and packages that only other uses need. The converter is one package more: all of it but its first file."""
 

@@ -160,13 +160,13 @@ def test_another_boot() -> None:
     own = Path("/proc/sys/kernel/random/boot_id").read_text()
     other = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
     code = """
-    import os, shmarrow.segment.host as host, subprocess
+    import os, shmarrow.memory.host as host, subprocess
     result = host.boot_id(), subprocess.run(["cat", host.BOOT_ID], capture_output=True, text=True).stdout
     """
     assert lab.run(code, boot_id=other) == (other, f"{other}\n")
     assert lab.run(code) == (own.strip(), own) != (other, f"{other}\n")
     code = """
-    import time, shmarrow.segment.host as host
+    import time, shmarrow.memory.host as host
     result = host.boot_id(), time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
     """
     ids = set()

@@ -30,13 +30,10 @@ ORDER = (
     "habits",
     "lazy",
     "capsules",
-    "state_machine",
-    "writer",
     "buffer",
     "pickling",
-    "sync",
+    "memory",
     "segment",
-    "sources",
     "display",
     "bitmap",
     "types",
@@ -44,12 +41,7 @@ ORDER = (
     "layout",
     "extension",
     "build",
-    "column_names",
-    "chunked",
-    "tabular",
     "columns",
-    "batch",
-    "tables",
     "tensor",
     "ipc",
     "integration",
@@ -68,9 +60,7 @@ ORDER = (
 """Each line may import those before it; a package is one line, whose files may import each other."""
 
 NARROWER = {
-    "sync": set(),
-    "segment": {"errors", "lazy", "state_machine", "writer", "buffer"},
-    "sources": {"errors", "lazy", "state_machine", "writer", "buffer", "segment"},
+    "memory": {"errors", "lazy", "buffer"},
 }
 """Lines that may import other lines than those above them: where bytes live is no business of what they mean."""
 
@@ -102,8 +92,8 @@ MOST_IN_A_CIRCLE = 16
 """The most files that may import each other."""
 
 DOORS = {
-    "chunked": {"interchange.pandas"},
-    "columns": {"interchange.pandas"},
+    "columns.base": {"interchange.pandas"},
+    "columns.chunked": {"interchange.pandas"},
     "layout.array": {"interchange.jax", "interchange.pandas"},
     "tensor.convert": {"interchange.torch"},
     "tensor.dense": {"interchange.jax", "interchange.torch"},
@@ -120,7 +110,7 @@ PARTNERS = {
 """Packages that shmarrow hands data to, and runs without."""
 
 PARTNER_LINES = {
-    "types", "layout", "build", "chunked", "tables", "tensor", "interchange", "scans", "torch", "spark", "cli",
+    "types", "layout", "build", "columns", "tensor", "interchange", "scans", "torch", "spark", "cli",
 }  # fmt: skip
 
 FORBIDDEN_AT_IMPORT = PARTNERS | {
@@ -239,20 +229,20 @@ def test_direction() -> None:
 
 OFFENCES = (
     ("types", "from shmarrow import errors", ""),
-    ("types", "def f():\n    from shmarrow.batch import Table", "types may not import shmarrow.batch"),
+    ("types", "def f():\n    from shmarrow.columns.batch import Table", "types may not import shmarrow.columns.batch"),
     ("types", "if TYPE_CHECKING:\n    import shmarrow.cli", ""),
     ("types", "if not TYPE_CHECKING:\n    import shmarrow.cli", "types may not import shmarrow.cli"),
     ("types", "from shmarrow import array", "types may not import shmarrow"),
     ("types", "import_module('shmarrow.cli')", "types may not import shmarrow.cli"),
     ("types", "importlib.import_module(n)", "imports a name that it computes, which hides its direction"),
     ("cli.top", "import shmarrow as sa", ""),
-    ("segment", "from . import bitmap", "segment may not import shmarrow.bitmap"),
-    ("sources.memory", "from ..segment import attach", ""),
-    ("segment.files", "from ..sources import Source", "segment may not import shmarrow.sources"),
-    ("batch", "import pyarrow.ipc", "batch may not import pyarrow"),
+    ("memory", "from . import bitmap", "memory may not import shmarrow.bitmap"),
+    ("segment", "from .memory import attach", ""),
+    ("memory.files", "from ..types import Field", "memory may not import shmarrow.types"),
+    ("ipc.body", "import pyarrow.ipc", "ipc may not import pyarrow"),
     ("spark.share", "import pyarrow.ipc", ""),
-    ("chunked", "def f():\n    from shmarrow.interchange.pandas import series", ""),
-    ("batch", "def f():\n    from shmarrow.interchange.jax import x", "batch may not import shmarrow.interchange.jax"),
+    ("columns.chunked", "def f():\n    from shmarrow.interchange.pandas import series", ""),
+    ("ipc", "def f():\n    from shmarrow.interchange.jax import x", "ipc may not import shmarrow.interchange.jax"),
 )
 """A line of the order, a file in it, and what is wrong with that."""
 
@@ -352,9 +342,9 @@ def loaded_by(statement: str) -> set[str]:
 
 
 LATE = (
-    "build chunked casts.storage extension.canonical extension.tensors ipc.batch.codecs ipc.stream.reader "
-    "ipc.stream.writer layout.binary_view layout.union layout.values ring sources.ranges sources.sequential "
-    "sources.sinks store tables tensor"
+    "build columns.chunked columns.table casts.storage extension.canonical extension.tensors ipc.batch.codecs "
+    "ipc.stream.reader ipc.stream.writer layout.binary_view layout.union layout.values memory.ranges memory.sequential "
+    "memory.sinks ring store tensor"
 )
 """Parts of the package that ``import shmarrow`` does not import."""
 

@@ -1,7 +1,8 @@
 """Loops that a signal handler leaves: on Python 3.13, what it raises at the end of a turn may skip the ``try`` around.
 
 The instruction that jumps back is then outside the range of the handler, so ``with`` does not release a lock, and
-``finally`` does not run. Where that matters, the loop is in a function of its own; see ``shmarrow.state_machine``.
+``finally`` does not run. Where that matters, the loop is in a function of its own; see
+``shmarrow.memory.state_machine``.
 """
 
 from __future__ import annotations

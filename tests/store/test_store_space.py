@@ -18,7 +18,7 @@ from store_check import Report, leftovers
 from waiting import wait_until
 
 import shmarrow as sa
-from shmarrow.sync import locks
+from shmarrow.memory import locks
 
 SIZE = 8 * 1000
 """Bytes of the values of one object here; with its metadata it has less than 400 more, in three blocks."""

@@ -27,7 +27,7 @@ import shmarrow as sa
 from shmarrow.store import protocol as p
 
 ONE = np.ones(1)
-FILES = ("/store/waiters.py", "/sync/futex.py")
+FILES = ("/store/waiters.py", "/memory/futex.py")
 STEP = int(os.environ.get("SHMARROW_TEST_STEP", "19"))
 """Before every so many instructions a waiter is killed or interrupted."""
 

@@ -25,8 +25,9 @@ TIERS = {
     "unit": ("spark/test_key_index.py", "spark/test_spark_results.py"),
     "spark": ("spark", "examples/test_demo.py", "examples/test_docs.py", "examples/test_examples.py"),
     "processes": (
-        "cli", "examples", "faults", "reuse", "ring", "segment", "store", "sync", "hostile/test_fuzz.py",
+        "cli", "examples", "faults", "reuse", "ring", "store", "hostile/test_fuzz.py", "memory/test_futex.py",
         "hostile/test_hostile.py", "hostile/test_other_libraries_hostile.py", "integration/test_integration_cli.py",
+        "memory/test_segment.py",
         "interchange/test_batch_dataset.py", "interchange/test_c_data_hazards.py", "parity/test_peers.py",
         "parity/test_sparse_cpp.py", "project/test_benchmarks.py", "project/test_conftest.py",
         "project/test_first_access.py", "project/test_lab.py", "project/test_static_types.py", "xray/test_xray_page.py",

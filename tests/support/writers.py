@@ -21,7 +21,7 @@ SCHEMA = BATCH.schema
 ROWS = BATCH.to_pydict()
 ONE = sa.schema([("x", sa.int64())])
 
-LIFE = ("shmarrow/writer.py", "shmarrow/state_machine.py")
+LIFE = ("memory/life_cycle.py", "memory/state_machine.py")
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def fill_tensor(writer: Any) -> None:
     writer.array[:] = 7
 
 
-SEGMENT = ("segment/writer.py", "segment/files.py")
+SEGMENT = ("memory/segment_writer.py", "memory/files.py")
 BATCHES = ("ipc/stream/writer.py", "ipc/file/writer.py")
 
 KINDS = {

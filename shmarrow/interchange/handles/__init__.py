@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from shmarrow.batch import RecordBatch
-from shmarrow.chunked import ChunkedArray
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.chunked import ChunkedArray
+from shmarrow.columns.table import Table
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,
@@ -25,9 +26,8 @@ from shmarrow.errors import (
 from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open_batches
 from shmarrow.interchange.handles.objects import INLINE, HandleObjects, Locator, ObjectRef
 from shmarrow.layout import Array
-from shmarrow.segment.host import boot_id, host_name
-from shmarrow.sources import open_source
-from shmarrow.tables import Table
+from shmarrow.memory import open_source
+from shmarrow.memory.host import boot_id, host_name
 
 T = TypeVar("T")
 

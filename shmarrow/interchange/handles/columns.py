@@ -20,10 +20,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from shmarrow.batch import ColumnView, RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.chunked import ChunkedArray
-from shmarrow.column_names import fields_at
+from shmarrow.columns.batch import ColumnView, RecordBatch
+from shmarrow.columns.chunked import ChunkedArray
+from shmarrow.columns.names import fields_at
+from shmarrow.columns.table import Table
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, printable, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
@@ -36,10 +37,8 @@ from shmarrow.ipc.tensor.bundle import Bundle
 from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
+from shmarrow.memory import Segment, Source, open_source
 from shmarrow.scans.sources import contents
-from shmarrow.segment import Segment
-from shmarrow.sources import Source, open_source
-from shmarrow.tables import Table
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.types import DataType, Field, Metadata, Schema, storage_of
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import EMPTY, U1, Bytes, Indices, Mask, NDArray
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, ShmarrowError, at
 from shmarrow.ipc.flatbuffers.reader import TableView, Tracer
 from shmarrow.ipc.flatbuffers.tables import ENUMS
@@ -38,8 +38,8 @@ from shmarrow.layout.validation import Origin
 from shmarrow.types import Metadata, Schema
 
 if TYPE_CHECKING:
-    from shmarrow.segment.mappings import Version
-    from shmarrow.sources.ranges import RangeBody
+    from shmarrow.memory.mappings import Version
+    from shmarrow.memory.ranges import RangeBody
 
 
 _PAIR = np.dtype("<i8")

@@ -16,7 +16,7 @@ from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import LARGEST, Holes, Known, check_version, read_key_values
 from shmarrow.ipc.schema.lazy import read_schema, schema_region
-from shmarrow.sources import Source
+from shmarrow.memory import Source
 from shmarrow.types import Metadata, Schema, generation
 
 MAGIC = b"ARROW1"
@@ -138,7 +138,7 @@ def footer_holes(footer: TableView) -> Holes:
 
 def _no_file(name: str, data: Bytes) -> InvalidData:
     """The error for bytes that are not an Arrow file; names their format if recognised."""
-    from shmarrow.sources import formats
+    from shmarrow.memory import formats
 
     head = data[: formats.HEAD].tobytes()
     if not head:

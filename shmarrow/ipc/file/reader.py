@@ -17,20 +17,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.batch import RecordBatch
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import InvalidData, Limits, at
 from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, not_a_batch, open_batch, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, add_rows, decode_row_counts, read_footer
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.sources import Source
+from shmarrow.memory import Source
 from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:
+    from shmarrow.columns.table import Table
     from shmarrow.ipc.batch.dictionaries import Dictionary
     from shmarrow.ipc.stream.state import IpcStats
-    from shmarrow.tables import Table
 
 _HIDDEN = (ROW_COUNTS, STATISTICS)
 """The keys of the footer's metadata that are not the user's."""
@@ -48,7 +48,7 @@ class _File:
     footer : Footer
         What the footer says.
     version : Version or None
-        As :attr:`~shmarrow.sources.Source.version`.
+        As :attr:`~shmarrow.memory.Source.version`.
     """
 
     __slots__ = ("_shared", "data", "footer", "limits", "name", "ranged", "version")
@@ -62,7 +62,7 @@ class _File:
         self.footer = read_footer(source, limits)
         end = self.footer.end
         if source.data is None:
-            from shmarrow.sources.ranges import SourceRange
+            from shmarrow.memory.ranges import SourceRange
 
             self.data: Any = SourceRange(source, end)  # type: ignore[arg-type]
         else:
@@ -228,7 +228,7 @@ class RecordBatchFileReader(IndexedReader):
         """Return all batches as a table, without copying. A file read by ranges is fetched now."""
         if not self._opened().ranged:
             return super().read_all()
-        from shmarrow.tables import Table
+        from shmarrow.columns.table import Table
 
         batches = []
         for batch in self:

@@ -25,15 +25,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
-from shmarrow.column_names import several
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.names import several
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Limits, at, counted
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.layout import Array
 from shmarrow.layout.making import array_class, booleans, frozen, join_arrays, make_array, nulls
 from shmarrow.layout.order import compare, extremes, ordered_type, plain_type
-from shmarrow.sources import open_sink, open_source
+from shmarrow.memory import open_sink, open_source
 from shmarrow.types import FloatType, Schema, bool_, int64
 
 BOUND = 64

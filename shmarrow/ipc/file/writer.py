@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import (
     HEAD,
@@ -31,8 +31,8 @@ from shmarrow.ipc.message.encode import Payload, key_values
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
+from shmarrow.memory.life_cycle import Sink
 from shmarrow.types import Metadata, MetadataLike, SchemaLike, as_metadata
-from shmarrow.writer import Sink
 
 
 class RecordBatchFileWriter(BatchWriter):

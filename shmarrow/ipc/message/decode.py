@@ -150,7 +150,7 @@ _SIZE = struct.Struct("<i")
 
 def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
     """The error for bytes that are not a message; names their format if recognised."""
-    from shmarrow.sources import formats
+    from shmarrow.memory import formats
 
     head = bytes(data[offset : offset + formats.HEAD])
     form = formats.recognized(head)
@@ -164,7 +164,7 @@ def _is_plausible(data: Any, offset: int, size: int) -> bool:
     Text and most magic numbers would mean more than 16 MiB of metadata, so smaller sizes are accepted, except odd ones,
     and 64-bit sizes, which start safetensors files.
     """
-    from shmarrow.sources import formats
+    from shmarrow.memory import formats
 
     if 0 <= size < 1 << 24 and not size & 1:
         return bytes(data[offset + 4 : offset + 8]) != bytes(4)

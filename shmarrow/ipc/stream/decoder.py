@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import U1, Bytes, as_bytes
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import DictionaryBudget
 from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.state_machine import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
+from shmarrow.memory.state_machine import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
 from shmarrow.types import Schema
 
 PREFIX = "prefix"

@@ -16,9 +16,10 @@ import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from shmarrow.batch import RecordBatch
 from shmarrow.buffer import Bytes
-from shmarrow.column_names import included
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.names import included
+from shmarrow.columns.table import RecordBatchReader
 from shmarrow.errors import InvalidData, Limits
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
@@ -26,14 +27,13 @@ from shmarrow.ipc.message.decode import CONTINUATION, Located, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.sources import Source
-from shmarrow.state_machine import (
+from shmarrow.memory import Source
+from shmarrow.memory.state_machine import (
     CLOSE,
     SEQUENTIAL,
     NotCopied,
     StateMachine,
 )
-from shmarrow.tables import RecordBatchReader
 
 
 class RecordBatchStreamReader(NotCopied, RecordBatchReader):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from shmarrow.batch import RecordBatch
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import InvalidData, Limits, Unsupported
 from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, open_batch
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries, read_schema
-from shmarrow.segment.mappings import Version
+from shmarrow.memory.mappings import Version
 from shmarrow.types import Schema
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.batch import RecordBatch
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.names import checked_schema
+from shmarrow.columns.table import own_batch, rows_of
 from shmarrow.errors import InvalidData, full_name
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch, encode_dictionary, in_schema
 from shmarrow.ipc.message.decode import end_of_stream
@@ -19,10 +20,9 @@ from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.stream.state import IpcStats
-from shmarrow.sources.sinks import joined
-from shmarrow.tables import own_batch, rows_of
+from shmarrow.memory.life_cycle import Sink, Writer, operation
+from shmarrow.memory.sinks import joined
 from shmarrow.types import MetadataLike, Schema, SchemaLike, as_metadata
-from shmarrow.writer import Sink, Writer, operation
 
 SAME = "same"
 NEW = "new"

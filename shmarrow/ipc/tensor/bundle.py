@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from shmarrow import types
-from shmarrow.batch import record_batch
 from shmarrow.buffer import Bytes, NDArray, padded
+from shmarrow.columns.batch import record_batch
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
@@ -44,13 +44,13 @@ from shmarrow.ipc.random_access import reopened
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.writer import encode_tensor, write_payload
+from shmarrow.memory import Source, open_sink, open_source
+from shmarrow.memory.life_cycle import Sink
+from shmarrow.memory.mappings import mapping_of
 from shmarrow.pickling import passed_by_handle
-from shmarrow.segment.mappings import mapping_of
-from shmarrow.sources import Source, open_sink, open_source
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor
 from shmarrow.types import Metadata, MetadataLike, as_metadata
-from shmarrow.writer import Sink
 
 BUNDLE_VERSION = b"1"
 _SCHEMA = 8  # offset of the schema message in a file

@@ -31,8 +31,9 @@ from shmarrow.ipc.message.encode import Payload, encode_message, message_values
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.ipc.tensor.decode import dense_holes
-from shmarrow.segment import SegmentWriter, is_location
-from shmarrow.sources.sinks import joined, open_sink
+from shmarrow.memory import SegmentWriter, is_location
+from shmarrow.memory.life_cycle import Sink, Writer
+from shmarrow.memory.sinks import joined, open_sink
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import (
     MAX_BYTES,
@@ -46,7 +47,6 @@ from shmarrow.tensor.dense import (
 )
 from shmarrow.tensor.element import Element, as_element, to_wire
 from shmarrow.types import DataType, FrozenMetadata, Metadata, MetadataLike, as_metadata
-from shmarrow.writer import Sink, Writer
 
 _BUFFER = STRUCTS["Buffer"]
 

@@ -38,11 +38,11 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.ipc import RecordBatchFileReader
+from shmarrow.memory.host import host_name
+from shmarrow.memory.location import is_shm, resolve
 from shmarrow.scans.filters import parse
 from shmarrow.scans.one_table import Scan
 from shmarrow.scans.sources import Fragment, find
-from shmarrow.segment.host import host_name
-from shmarrow.segment.location import is_shm, resolve
 from shmarrow.spark._pyspark import arrow_schema, check_version
 from shmarrow.spark.results import Fitting
 from shmarrow.spark.source.messages import sendable

@@ -47,8 +47,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from shmarrow import ipc
-from shmarrow.batch import record_batch
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.batch import record_batch
+from shmarrow.columns.names import checked_schema
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,
@@ -60,9 +60,9 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.file.statistics import Collector
+from shmarrow.memory.host import host_name
+from shmarrow.memory.location import is_shm, refused
 from shmarrow.scans.sources import find, open_fragment
-from shmarrow.segment.host import host_name
-from shmarrow.segment.location import is_shm, refused
 from shmarrow.spark import _pyspark
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
 from shmarrow.spark.source.messages import sendable

@@ -15,9 +15,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from shmarrow import segment
+from shmarrow import memory
 from shmarrow.errors import InvalidArgument, ObjectExists, printable, shown, storage_error
-from shmarrow.segment.location import Location, resolve
+from shmarrow.memory.location import Location, resolve
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.page.data import encode, label
 from shmarrow.xray.walker import selected
@@ -102,7 +102,7 @@ def write(target: Any, out: Location, *, batches: int | slice | None = None, ove
     found = target if isinstance(target, Overview) else overview(target)
     _check_out(found, out, overwrite)
     data = render(found, batches=batches).encode("utf-8")
-    with segment.create(out, mode=None, overwrite=True) as writer:
+    with memory.create(out, mode=None, overwrite=True) as writer:
         writer.write([data])
     return len(data)
 
@@ -110,7 +110,7 @@ def write(target: Any, out: Location, *, batches: int | slice | None = None, ove
 def _check_out(found: Overview, out: Location, overwrite: bool) -> None:
     """Refuse to replace the drawn object, under any name, or a file that is not a page of shmarrow."""
     name, path = resolve(out)
-    if name.startswith(segment.SHM_SCHEME):
+    if name.startswith(memory.SHM_SCHEME):
         raise InvalidArgument(f"the page is written to a file, found {name!r}; give a path")
     try:
         status = os.stat(path)

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from shmarrow.batch import RecordBatch
+from shmarrow.columns.batch import RecordBatch
 from shmarrow.ipc import IpcWriteOptions, new_file, new_stream
 from shmarrow.types import Schema
 

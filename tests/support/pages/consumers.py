@@ -67,7 +67,7 @@ def _nanoarrow(rows: sa.Table) -> Any:
 
 def _from_nanoarrow(theirs: Any) -> sa.Table:
     """Read in place: nanoarrow's own export of views with data buffers overruns its memory."""
-    from shmarrow.batch import batch_of
+    from shmarrow.columns.batch import batch_of
     from shmarrow.layout.c_array import Importer, rows_at
     from shmarrow.types.c_schema import schema_at
 

@@ -15,7 +15,7 @@ from environment import ROOT
 from marked import filled, table
 
 import shmarrow as sa
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.names import checked_schema
 from shmarrow.spark.types import spark_struct, unwrapped
 from shmarrow.types.consumers import RULES, kind_of
 

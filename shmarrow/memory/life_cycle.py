@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from shmarrow.state_machine import (
+from shmarrow.memory.state_machine import (
     CLOSE,
     CLOSED,
     END,

@@ -17,7 +17,7 @@ import pytest
 from processes import ended, forked, killed_at_end
 from waiting import wait_until
 
-from shmarrow.sync.futex import Futexes, Wait, pause
+from shmarrow.memory.futex import Futexes, Wait, pause
 
 WORD = 3
 SLEEPS = "S"
@@ -103,7 +103,7 @@ def test_on_other_machines_there_are_pauses() -> None:
     source = (
         "import os, mmap, numpy, time; from collections import namedtuple\n"
         "os.uname = lambda: namedtuple('uname', 'machine')('sparc')\n"
-        "from shmarrow.sync.futex import *\n"
+        "from shmarrow.memory.futex import *\n"
         "futexes = Futexes(mmap.mmap(-1, 4096)); futexes.arm(0)\n"
         "before = time.monotonic(); futexes.wait(0, 1e9, 100); assert time.monotonic() - before >= 0.1\n"
         "futexes.wake(0)\n"

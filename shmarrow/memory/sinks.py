@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError
-from shmarrow.segment.location import is_location, is_shm, resolve
-from shmarrow.segment.writer import SegmentWriter, create_at
-from shmarrow.sources.base import name_of
-from shmarrow.sources.sequential import check_file, raise_io_error
-from shmarrow.writer import Sink
+from shmarrow.memory.life_cycle import Sink
+from shmarrow.memory.location import is_location, is_shm, resolve
+from shmarrow.memory.segment_writer import SegmentWriter, create_at
+from shmarrow.memory.sequential import check_file, raise_io_error
+from shmarrow.memory.source import name_of
 
 _SHM_MODE = 0o400
 _SMALL = 1 << 16

@@ -25,7 +25,7 @@ except ImportError:  # the first import of shmarrow that is missing on Windows
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import Closed, ObjectNotFound, StorageError
-from shmarrow.segment.location import (
+from shmarrow.memory.location import (
     Location,
     became_smaller,
     is_shm,
@@ -33,7 +33,7 @@ from shmarrow.segment.location import (
     refused,
     resolve,
 )
-from shmarrow.segment.mappings import map_file
+from shmarrow.memory.mappings import map_file
 
 O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # MAX_RW_COUNT: the maximum bytes per read or write call on Linux.

@@ -478,7 +478,9 @@ def test_a_writer_with_a_temporary_name_that_is_killed_anywhere(
     while more:
         if overwrite:
             put(path, b"old")
-        more = killed(lambda: put(path, new, overwrite=overwrite), number, ("segment/writer.py", "segment/files.py"))
+        more = killed(
+            lambda: put(path, new, overwrite=overwrite), number, ("memory/segment_writer.py", "memory/files.py")
+        )
         segment.collect_leftovers(str(tmp_path))
         assert os.listdir(tmp_path) in ([], ["a"])
         found.add(attach(path).data.tobytes() if os.path.exists(path) else None)

@@ -20,8 +20,8 @@ import numpy as np
 
 from shmarrow.buffer import EMPTY, U1, Bytes, as_bytes
 from shmarrow.errors import Closed, InvalidData, InvalidType, LimitExceeded, StorageError
-from shmarrow.sources.base import Source, name_of
-from shmarrow.sources.sequential import SequentialSource, is_decompressing, raise_io_error
+from shmarrow.memory.sequential import SequentialSource, is_decompressing, raise_io_error
+from shmarrow.memory.source import Source, name_of
 
 MERGED_GAP = 1 << 13
 MERGED_BYTES = 1 << 23

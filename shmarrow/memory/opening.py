@@ -1,4 +1,4 @@
-"""Sources to read from and sinks to write to.
+"""Sources to read from and sinks to write to: what is mapped, and what is read.
 
 =======================================  ==================================  ======================
 what is opened                           to read at random                   to read in sequence
@@ -18,23 +18,18 @@ such as one of ``fsspec``                are asked for
 Random access covers the whole file object, regardless of its position, and leaves the position unspecified; only
 unseekable ones are read from their current position. Sequential access reads from the current position and advances it.
 
-The docstrings of ``memory``, ``ranges``, ``sequential`` and ``sinks`` list what is mapped, read and copied.
+The docstrings of ``buffers``, ``ranges``, ``sequential`` and ``sinks`` list what is mapped, read and copied.
 """
 
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shmarrow import segment
-from shmarrow.lazy import lazy
-from shmarrow.segment.attached import map_object, read_object
-from shmarrow.segment.location import resolve
-from shmarrow.sources.base import Source
-from shmarrow.sources.memory import open_buffer, open_bytes_io, open_file_io
-
-if TYPE_CHECKING:
-    from shmarrow.sources.sinks import open_sink
+from shmarrow.memory.attached import Segment, map_object, read_object
+from shmarrow.memory.buffers import open_buffer, open_bytes_io, open_file_io
+from shmarrow.memory.location import is_location, resolve
+from shmarrow.memory.source import Source
 
 
 def open_source(source: Any, memory_map: bool = True, *, sequential: bool = False) -> Source:
@@ -61,12 +56,12 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
     Closed
         If the file object is closed.
     """
-    if segment.is_location(source):
+    if is_location(source):
         if not memory_map:
             return Source(*read_object(source))
         name, _, data, _ = map_object(*resolve(source))
         return Source(name, data, mapped=True, own=True)
-    if isinstance(source, segment.Segment):
+    if isinstance(source, Segment):
         return Source(source.name, source.data, mapped=True)
     if _is_file(source):
         return _open_file(source, memory_map, sequential)
@@ -80,21 +75,15 @@ def _is_file(source: Any) -> bool:
 
 
 def _open_file(file: Any, memory_map: bool, sequential: bool) -> Source:
-    from shmarrow.sources.sequential import SequentialSource, check_file
+    from shmarrow.memory.sequential import SequentialSource, check_file
 
     check_file(file, "rb")
     opened = open_bytes_io(file, sequential)
     if opened is None and not sequential:
-        from shmarrow.sources.ranges import open_ranges
+        from shmarrow.memory.ranges import open_ranges
 
         opened = open_file_io(file, memory_map) or open_ranges(file)
     if opened is not None:
         return opened
     stream = SequentialSource(file)
     return stream if sequential else stream.read_all()
-
-
-__all__ = ["Source", "open_sink", "open_source"]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, {".sinks": "open_sink"})

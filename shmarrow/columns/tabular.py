@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from shmarrow import capsules
-from shmarrow.chunked import ChunkedArray
-from shmarrow.column_names import checked_schema
+from shmarrow.columns.chunked import ChunkedArray
+from shmarrow.columns.names import checked_schema
 from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name, not_expected
 from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array
@@ -19,7 +19,7 @@ from shmarrow.types import PANDAS_KEY, DataType, MetadataLike, Schema, as_schema
 
 if TYPE_CHECKING:
     from shmarrow.build.frames import Frame
-    from shmarrow.columns import Columns
+    from shmarrow.columns.base import Columns
 
 C = TypeVar("C", bound="Columns[Any]")
 

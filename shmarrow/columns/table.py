@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 import numpy as np
 
 from shmarrow import capsules
-from shmarrow.batch import RecordBatch, batch_of, read_record_batch
 from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
-from shmarrow.chunked import ChunkedArray, cut, locate, read_chunked_array, split, starts_of
-from shmarrow.column_names import checked_schema, several
-from shmarrow.columns import Columns, Key, is_reader
+from shmarrow.columns.base import Columns, Key, is_reader
+from shmarrow.columns.batch import RecordBatch, batch_of, read_record_batch
+from shmarrow.columns.chunked import ChunkedArray, cut, locate, read_chunked_array, split, starts_of
+from shmarrow.columns.names import checked_schema, several
+from shmarrow.columns.tabular import as_column, frame_in_schema, made_from
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
@@ -33,9 +34,8 @@ from shmarrow.errors import (
 from shmarrow.habits import missing, no_batch
 from shmarrow.layout import Array
 from shmarrow.layout.making import nulls, slice_bounds
+from shmarrow.memory.state_machine import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.pickling import passed_by_handle
-from shmarrow.state_machine import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine
-from shmarrow.tabular import as_column, frame_in_schema, made_from
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, has_dictionary, struct, unify_schemas
 from shmarrow.types.schema import difference, with_nulls
 

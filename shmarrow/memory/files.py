@@ -24,8 +24,8 @@ from typing import Any
 from zlib import crc32
 
 from shmarrow.buffer import Bytes
-from shmarrow.segment.attached import MAX_CALL_BYTES, O_ATTACH
-from shmarrow.segment.location import (
+from shmarrow.memory.attached import MAX_CALL_BYTES, O_ATTACH
+from shmarrow.memory.location import (
     TEMP_PREFIX,
     Location,
     check_removable,

@@ -18,7 +18,7 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
-from shmarrow.columns import Columns, Key, is_reader
+from shmarrow.columns.base import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
 from shmarrow.layout import Array
 from shmarrow.layout.making import check_expansion, check_slots, slice_bounds
@@ -152,8 +152,8 @@ class RecordBatch(Columns[Array]):
     def _as_column(cls, values: Any, type: DataType | None) -> Array:
         column: Array = values
         if not isinstance(values, Array):
+            from shmarrow.columns.tabular import as_column
             from shmarrow.layout.arguments import one_array
-            from shmarrow.tabular import as_column
 
             column = one_array(as_column(values, type))
         return column if type is None else column.cast(type)
@@ -304,7 +304,7 @@ class RecordBatch(Columns[Array]):
         return self._view(schema, indices, 0, self.num_rows, new)
 
     def _gathered(self, positions: Indices, valid: Mask | None) -> RecordBatch:
-        from shmarrow.chunked import check_range
+        from shmarrow.columns.chunked import check_range
 
         check_range(positions, valid, self.num_rows, "batch")
         columns = [column._take(positions, valid) for column in self.columns]
@@ -475,7 +475,7 @@ def batch_of(rows: Rows) -> RecordBatch:
 
 def read_record_batch(obj: object) -> RecordBatch:
     """Import the rows of an object with a PyCapsule interface as one batch: zero-copy unless it yields several."""
-    from shmarrow.chunked import ChunkedArray
+    from shmarrow.columns.chunked import ChunkedArray
     from shmarrow.layout.c_array import Importer, rows_at, rows_from_capsules
     from shmarrow.layout.c_stream import array_capsules, open_stream
     from shmarrow.types.c_schema import SingleColumn, schema_at
@@ -513,6 +513,6 @@ def record_batch(
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """
-    from shmarrow.tabular import made_from
+    from shmarrow.columns.tabular import made_from
 
     return made_from(RecordBatch, data, names, schema, metadata)

@@ -20,7 +20,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidArgument, StorageError
-from shmarrow.segment.files import (
+from shmarrow.memory.files import (
     link_temp,
     link_unnamed,
     lock_shared,
@@ -31,7 +31,8 @@ from shmarrow.segment.files import (
     sync_directory,
     temp_paths,
 )
-from shmarrow.segment.location import (
+from shmarrow.memory.life_cycle import Sink, operation
+from shmarrow.memory.location import (
     Location,
     check_removable,
     check_trusted_link,
@@ -41,8 +42,7 @@ from shmarrow.segment.location import (
     resolve,
     taken,
 )
-from shmarrow.segment.mappings import map_file, published
-from shmarrow.writer import Sink, operation
+from shmarrow.memory.mappings import map_file, published
 
 Piece = bytes | memoryview | np.ndarray[Any, Any]
 

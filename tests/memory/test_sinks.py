@@ -20,7 +20,7 @@ from processes import python
 
 import shmarrow as sa
 from shmarrow.integration.json import write_json
-from shmarrow.sources import open_sink
+from shmarrow.memory import open_sink
 
 TABLE = sa.table({"x": np.arange(1000), "s": [str(i) for i in range(1000)]})
 ROWS = TABLE.to_pydict()

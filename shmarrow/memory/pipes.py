@@ -9,11 +9,11 @@ import tempfile
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from shmarrow import segment
 from shmarrow.errors import InvalidType, storage_error
-from shmarrow.segment.location import resolve
-from shmarrow.sources.base import name_of
-from shmarrow.sources.formats import HEAD
+from shmarrow.memory.attached import attach
+from shmarrow.memory.formats import HEAD
+from shmarrow.memory.location import is_location, resolve
+from shmarrow.memory.source import name_of
 
 
 class Input(NamedTuple):
@@ -39,8 +39,8 @@ class Input(NamedTuple):
 
 def opened(source: Any) -> Input:
     """Return a source with its first bytes, which a pipe begins with again."""
-    if segment.is_location(source):
-        with segment.attach(source) as file:
+    if is_location(source):
+        with attach(source) as file:
             return Input(file.name, file.data[:HEAD].tobytes(), resolve(source)[1])
     if not hasattr(source, "read"):
         raise InvalidType(f"a source must be a path, a shm: name or a file object, found {type(source).__name__}")

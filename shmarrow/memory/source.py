@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, InvalidData, InvalidType
-from shmarrow.segment.mappings import Mapping, Version
+from shmarrow.memory.mappings import Mapping, Version
 
 
 class Source:
-    """A source of bytes with random or sequential access; made by :func:`shmarrow.sources.open_source`.
+    """A source of bytes with random or sequential access; made by :func:`shmarrow.memory.open_source`.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ from shmarrow.types.schema import position
 if TYPE_CHECKING:
     import pandas as pd
 
-    from shmarrow.chunked import ChunkedArray
+    from shmarrow.columns.chunked import ChunkedArray
     from shmarrow.layout import Array
 
 Key = int | str
@@ -152,7 +152,7 @@ class Columns(Generic[Column]):
         InvalidType
             If an array cannot be cast to that type at all, or ``arrays`` is an ndarray that is not structured.
         """
-        from shmarrow.column_names import checked_schema, common_length, given_fields, several
+        from shmarrow.columns.names import checked_schema, common_length, given_fields, several
 
         if isinstance(arrays, np.ndarray) and arrays.dtype.names:
             names = arrays.dtype.names if names is None and schema is None else names
@@ -206,7 +206,7 @@ class Columns(Generic[Column]):
             If the mapping has a name that the schema does not have. The other errors are those of
             :meth:`from_arrays`.
         """
-        from shmarrow.column_names import by_name, checked_schema
+        from shmarrow.columns.names import by_name, checked_schema
 
         if not isinstance(mapping, Mapping):
             raise InvalidType(f"expected a mapping of names to columns, found {mapping.__class__.__name__}")
@@ -230,7 +230,7 @@ class Columns(Generic[Column]):
         InvalidType
             If a row is not a mapping.
         """
-        from shmarrow.column_names import checked_schema, several
+        from shmarrow.columns.names import checked_schema, several
         from shmarrow.layout.values import columns_of_dicts
 
         schema = None if schema is None else checked_schema(schema)
@@ -316,12 +316,12 @@ class Columns(Generic[Column]):
 
     def select(self, columns: Iterable[Key]) -> Self:
         """Select columns by position or name, in that order; builds and copies nothing."""
-        from shmarrow.column_names import several
+        from shmarrow.columns.names import several
 
         return self._selected([self._schema.index_of(key) for key in several(columns, "positions and names")])
 
     def _selected(self, indices: Sequence[int]) -> Self:
-        from shmarrow.column_names import fields_at
+        from shmarrow.columns.names import fields_at
 
         return self._arranged(fields_at(self._schema, indices), indices, {})
 
@@ -333,7 +333,7 @@ class Columns(Generic[Column]):
         FieldNotFound
             If a name is missing or ambiguous.
         """
-        from shmarrow.column_names import several
+        from shmarrow.columns.names import several
 
         keys = (columns,) if isinstance(columns, (str, int)) else several(columns, "positions and names")
         dropped = {self._schema.index_of(key) for key in keys}
@@ -416,7 +416,7 @@ class Columns(Generic[Column]):
         InvalidType
             If a name is not a string.
         """
-        from shmarrow.column_names import renamed
+        from shmarrow.columns.names import renamed
 
         if isinstance(names, Mapping):
             for old in names:
@@ -451,7 +451,7 @@ class Columns(Generic[Column]):
         InvalidType
             If there is no conversion between two types.
         """
-        from shmarrow.column_names import checked_schema
+        from shmarrow.columns.names import checked_schema
 
         target = checked_schema(target_schema)
         if self._schema.names != target.names:
@@ -699,7 +699,7 @@ class Columns(Generic[Column]):
         FieldNotFound
             If the frame lacks a column of ``columns`` or of the schema.
         """
-        from shmarrow.tabular import from_pandas
+        from shmarrow.columns.tabular import from_pandas
 
         return from_pandas(cls, df, schema, preserve_index, columns, metadata)
 

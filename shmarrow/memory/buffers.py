@@ -18,9 +18,9 @@ from typing import Any
 
 from shmarrow.buffer import as_bytes
 from shmarrow.errors import InvalidType, StorageError, full_name, storage_error
-from shmarrow.segment.attached import read_whole
-from shmarrow.segment.mappings import map_file
-from shmarrow.sources.base import Source, name_of
+from shmarrow.memory.attached import read_whole
+from shmarrow.memory.mappings import map_file
+from shmarrow.memory.source import Source, name_of
 
 
 class PositionedSource(Source):

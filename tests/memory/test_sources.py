@@ -27,8 +27,8 @@ from processes import ended, forked
 from remote import Counted
 
 import shmarrow as sa
-from shmarrow.sources import open_source
-from shmarrow.sources.ranges import MERGED_BYTES, MERGED_GAP, RangeBody, RangeSource
+from shmarrow.memory import open_source
+from shmarrow.memory.ranges import MERGED_BYTES, MERGED_GAP, RangeBody, RangeSource
 
 PEER_BATCH = pa.record_batch({"x": pa.array([3, 1, 2], pa.int64()), "s": ["a", None, "ccc"]})
 VALUES = PEER_BATCH.to_pydict()
@@ -90,7 +90,7 @@ def test_a_file_that_becomes_smaller_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(BYTES)
     with path.open("rb") as file:
-        from shmarrow.segment.attached import read_whole
+        from shmarrow.memory.attached import read_whole
 
         with pytest.raises(sa.StorageError, match=f"truncated from {len(BYTES) + 1} bytes"):
             read_whole(file.fileno(), len(BYTES) + 1, "a")

@@ -29,7 +29,7 @@ import numpy as np
 
 from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import LimitExceeded, StorageError
-from shmarrow.segment.location import became_smaller, is_shm, refused, resolve
+from shmarrow.memory.location import became_smaller, is_shm, refused, resolve
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import Closed, InvalidType, ShmarrowError, StorageError, storage_error
-from shmarrow.sources.base import Source, name_of
+from shmarrow.memory.source import Source, name_of
 
 _DECOMPRESSING = {
     ("gzip", "GzipFile"),
