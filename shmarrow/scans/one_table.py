@@ -2,7 +2,8 @@
 
 Invariants:
 
-* a scan is a value: it never changes, can be read any number of times, and is pickled as its sources, not their rows;
+* a scan is a value: it never changes, can be read any number of times, and is pickled as its sources, not their rows.
+  Their names are absolute, so it is the same after a change of directory, and in another process;
 * making one lists its sources and reads the schema of the first; each is opened when its rows are reached, and stays
   mapped, without a descriptor, as long as this scan or one made from it lives;
 * of each batch, first the columns that filters name are built; the others only where rows are left, and only those that
@@ -109,7 +110,7 @@ def scan(
     """
     if partitioning not in ("hive", None):
         raise InvalidArgument(f"partitioning is 'hive' or None, found {shown(partitioning)}")
-    fragments = find(source, names)
+    fragments = [fragment.absolute() for fragment in find(source, names)]
     if partitioning is None:
         fragments = [fragment._replace(keys=()) for fragment in fragments]
     made = Scan(fragments, None if schema is None else checked_schema(schema), as_limits(limits, trust))
@@ -207,7 +208,7 @@ class Scan:
 
     @property
     def sources(self) -> list[str]:
-        """The names of the files and objects that may have rows, as far as their directories tell."""
+        """The absolute paths and names of the sources that may have rows, as far as their directories tell."""
         return [str(self._fragments[i]) for i in self._kept()]
 
     def __iter__(self) -> Iterator[RecordBatch]:

@@ -127,6 +127,14 @@ class Fragment(NamedTuple):
     store: Store | None = None
     keys: Keys = ()
 
+    def absolute(self) -> Fragment:
+        """The source under a name that means the same in every directory."""
+        where = self.where
+        if self.store is not None or not isinstance(where, str) or where[:1] == "/" or is_shm(where):
+            return self
+        path = os.path.expanduser(where) if where.startswith("~/") else where
+        return self._replace(where=os.path.join(os.getcwd(), path.removeprefix("./")))
+
     def map(self, attach: bool = True) -> Source:
         """Map a file or an object, which is pinned and counted as used unless ``attach`` is False."""
         if self.store is None:
