@@ -20,7 +20,7 @@ from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME
 from shmarrow.memory.formats import head_of, recognized
 from shmarrow.ring import ring_info
 from shmarrow.store import ObjectInfo
-from shmarrow.store.protocol import CONTROL, MAGIC
+from shmarrow.store.directory import has_magic
 
 COUNTERS = ("puts", "evictions", "expired")
 _MOST_NAMES = 10_000
@@ -81,7 +81,7 @@ def shared(test: Callable[[str], bool]) -> list[str]:
 def is_store(where: str) -> bool:
     """Whether a location is that of a store."""
     path = _path(where)
-    return not os.path.islink(path) and head_of(f"{path}/{CONTROL}").startswith(MAGIC)
+    return not os.path.islink(path) and has_magic(path)
 
 
 def is_ring(where: str) -> bool:

@@ -33,6 +33,7 @@ from shmarrow.memory.location import (
     refused,
     resolve,
 )
+from shmarrow.memory.locks import open_unlocked
 from shmarrow.memory.mappings import map_file
 
 O_ATTACH = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -208,7 +209,7 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
 def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
     """Open a published object; returns its descriptor and status."""
     # As shm_open does, refuse links: in a world-writable directory they may be planted.
-    fd = os.open(path, O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH)
+    fd = open_unlocked(path, O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):

@@ -32,6 +32,7 @@ from shmarrow.memory.location import (
     refused,
     resolve,
 )
+from shmarrow.memory.locks import open_unlocked
 
 _PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 _LOCK_TRIES, _LOCK_PAUSE = 100, 0.001
@@ -194,7 +195,7 @@ def remove_unused(path: str) -> bool:
     between check and removal.
     """
     try:
-        fd = os.open(path, O_ATTACH | os.O_NOFOLLOW)
+        fd = open_unlocked(path, O_ATTACH | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

@@ -7,6 +7,8 @@ import stat
 from contextlib import suppress
 from typing import NamedTuple
 
+from shmarrow.memory.locks import open_unlocked
+
 HEAD = 264
 """Number of leading bytes needed to recognise all formats."""
 
@@ -118,7 +120,7 @@ def by_suffix(name: str) -> str:
 def head_of(path: str, size: int = HEAD) -> bytes:
     """The first bytes of a regular file; none of a link, or if there is no such file, or it cannot be read."""
     with suppress(OSError, ValueError):
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = open_unlocked(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return os.pread(fd, size, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
         finally:

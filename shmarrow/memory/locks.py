@@ -1,8 +1,9 @@
 """Locks on bytes of a file (``fcntl``): lock, unlock, list holders.
 
 POSIX record locks belong to the process. They are not inherited by a forked child, and released when the process ends.
-Closing *any* descriptor of a file releases all of the process's locks on it, so a file with locks is opened only once.
-They do not exclude threads of the same process; :class:`Exclusive` does.
+Closing *any* descriptor of a file releases all of the process's locks on it, so a file with locks is opened only once:
+its owner lists it in :data:`LOCKED`, and whatever opens files by path does so by :func:`open_unlocked`. They do not
+exclude threads of the same process; :class:`Exclusive` does.
 
 Open file description locks belong to the open file, so they exclude each other within a process, too. A forked child
 has them until it closes the descriptor.
@@ -17,6 +18,8 @@ import os
 import struct
 import time
 
+from shmarrow.errors import StorageError
+
 ORDERED = os.uname().machine in ("x86_64", "i686")
 """Whether others see the writes of a process in their order, and none of its reads before an earlier one."""
 _FEW, _MANY = 64, 2000
@@ -30,6 +33,34 @@ _OF_FILE = getattr(fcntl, "F_OFD_SETLK", 37), getattr(fcntl, "F_OFD_GETLK", 36)
 """The commands for locks that belong to an open file."""
 _FENCE = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 1 << 62, 1, 0)
 """Asks for a byte that nobody locks."""
+
+
+LOCKED: dict[tuple[int, int], str] = {}
+"""The files that this process may have locked bytes of, by device and inode, and what opens them."""
+
+
+def identity(status: os.stat_result) -> tuple[int, int]:
+    """Return the device and inode of a file."""
+    return status.st_dev, status.st_ino
+
+
+def open_unlocked(path: str, flags: int) -> int:
+    """Open a file by its path; StorageError instead, if this process may have locks on it, which closing would drop."""
+    if not LOCKED:
+        return os.open(path, flags)
+    _refuse_locked(os.stat(path, follow_symlinks=not flags & os.O_NOFOLLOW), path)
+    fd = os.open(path, flags)
+    _refuse_locked(os.fstat(fd), path)  # if a link was changed in between; then this stays open, and the locks stay
+    return fd
+
+
+def _refuse_locked(status: os.stat_result, path: str) -> None:
+    if (opener := LOCKED.get(identity(status))) is not None:
+        raise StorageError(
+            errno.EBUSY,
+            f"cannot open {path!r}: it has the locks of this process for {opener}, which closing it would drop",
+            hint="shmarrow.Store opens a store",
+        )
 
 
 def try_lock(fd: int, start: int, exclusive: bool, command: int = fcntl.F_SETLK) -> bool:

@@ -30,6 +30,7 @@ import numpy as np
 from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import LimitExceeded, StorageError
 from shmarrow.memory.location import became_smaller, is_shm, refused, resolve
+from shmarrow.memory.locks import open_unlocked
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -180,7 +181,7 @@ class Mapping:
         if path is None or not path.startswith("/"):
             return None
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            fd = open_unlocked(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise

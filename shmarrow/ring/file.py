@@ -29,7 +29,7 @@ from shmarrow.errors import ObjectExists, ObjectNotFound, StorageError, storage_
 from shmarrow.memory.files import populate
 from shmarrow.memory.futex import Futexes
 from shmarrow.memory.location import Location, is_shm, resolve
-from shmarrow.memory.locks import Exclusive
+from shmarrow.memory.locks import Exclusive, open_unlocked
 from shmarrow.memory.mappings import map_file
 from shmarrow.ring import protocol as p
 from shmarrow.ring.protocol import Geometry, new_geometry, read_geometry
@@ -198,7 +198,7 @@ def open_file(where: Location, writable: bool | None, trusted: Trusted) -> RingF
     name, path = resolve(where)
     flags = (os.O_RDONLY if writable is None else os.O_RDWR) | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        fd = os.open(path, flags | (os.O_NOFOLLOW if is_shm(name) else 0))
+        fd = open_unlocked(path, flags | (os.O_NOFOLLOW if is_shm(name) else 0))
         try:
             _check_owner(os.fstat(fd), trusted, name)
             return RingFile(name, path, fd, writable)

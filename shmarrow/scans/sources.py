@@ -6,8 +6,8 @@ a source                                  what it leads to
 a path, ``shm:NAME``                      that file or object
 ``STORE/NAME``                            an object of a store; ``NAME`` may be a pattern, or what names begin
                                           with before a slash
-a pattern, such as ``data/*.arrow``       all files that match, and the files of directories that do
-a directory                               its files, and those of its directories
+a pattern, such as ``data/*.arrow``       all files that match, and what is in directories that do
+a directory                               its files, those of its directories, and the objects of stores among these
 a Store, the directory of one             its objects, or those that ``names`` chooses
 a table, a record batch, a reader         itself; a reader must be one that can be read again
 a list of these                           all of them
@@ -217,21 +217,25 @@ def leads_to_one(source: Any, fragments: Sequence[Fragment]) -> bool:
 def _named(source: str, path: str, trust: bool) -> Iterator[Fragment]:
     """The files of a path, a name or a pattern, or objects of a store."""
     if os.path.isdir(path):
-        yield from sorted(_files(path, (), ()), key=lambda fragment: fragment.where)
+        yield from sorted(_files(path, (), (), trust), key=str)
     elif os.path.lexists(path):
         yield Fragment(source)
     elif (parts := split_name(source)) is not None:
         store = _store(parts[0], trust)
         yield from [Fragment(name, store) for name in _matching(store, parts[1])]
     elif glob.has_magic(path):
-        yield from _matches(path, is_shm(source))
+        yield from _matches(path, is_shm(source), trust)
     else:
         yield Fragment(source)
         memory.attach(source).close()  # raises the error, with its hints
 
 
-def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...]) -> Iterator[Fragment]:
-    """The files in a directory and its directories; links that lead back to one of those above are an error."""
+def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...], trust: bool) -> Iterator[Fragment]:
+    """The files in a directory and its directories, and the objects of stores; links that lead back are an error."""
+    if has_store(directory):
+        store = _store(directory, trust)
+        yield from [Fragment(name, store, keys) for name in _chosen(store, None)]
+        return
     try:
         status = os.stat(directory)
         entries = list(os.scandir(directory))
@@ -244,20 +248,26 @@ def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...]) -> It
         if entry.name[0] in "._":
             continue
         if entry.is_dir():
-            yield from _files(entry.path, keys + keys_of(entry.name), (*above, identity))
+            yield from _files(entry.path, keys + keys_of(entry.name), (*above, identity), trust)
         else:
             yield Fragment(entry.path, None, keys)
 
 
-def _matches(pattern: str, in_memory: bool) -> Iterator[Fragment]:
+def _matches(pattern: str, in_memory: bool, trust: bool) -> Iterator[Fragment]:
     """The files that match a pattern; what comes after its first wildcard may be directories with keys."""
     fixed = _fixed(pattern)
-    found = [path for path in sorted(glob.glob(pattern, recursive=True)) if is_visible(path[fixed:])]
-    if not found:
+    paths = [path for path in glob.glob(pattern, recursive=True) if is_visible(path[fixed:])]
+    if not paths:
         raise ObjectNotFound(errno.ENOENT, f"no file matches {pattern!r}")
-    for path in found:
+    # The files of a store are its own business: what leads to them leads to the store.
+    paths = sorted({folder if has_store(folder := os.path.dirname(path)) else path.rstrip("/") for path in paths})
+    whole: set[str] = set()
+    for path in paths:
+        if any(path[:at] in whole for at, letter in enumerate(path) if letter == "/"):
+            continue  # what "**" matches besides the directory that it is in
         if os.path.isdir(path):
-            yield from sorted(_files(path, keys_of(path[fixed:]), ()), key=lambda fragment: fragment.where)
+            whole.add(path)
+            yield from sorted(_files(path, keys_of(path[fixed:]), (), trust), key=str)
         else:
             name = SHM_SCHEME + path.removeprefix(f"{SHM_DIRECTORY}/") if in_memory else path
             yield Fragment(name, None, keys_of(os.path.dirname(path[fixed:])))

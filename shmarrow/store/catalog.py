@@ -26,7 +26,7 @@ import numpy as np
 from shmarrow.errors import Closed, InvalidArgument, InvalidData, StorageError, storage_error
 from shmarrow.memory import Location
 from shmarrow.memory.host import in_memory
-from shmarrow.memory.locks import ORDERED, Exclusive, holder, try_lock
+from shmarrow.memory.locks import LOCKED, ORDERED, Exclusive, holder, identity, try_lock
 from shmarrow.memory.mappings import Mapping
 from shmarrow.store import index
 from shmarrow.store import protocol as p
@@ -146,7 +146,8 @@ class Catalog:
                 fd, writable = self.directory.open(file, os.O_RDONLY), False
         except OSError as error:
             raise storage_error(error, f"open the {file} file of", self.directory.name) from None
-        self._fds[fd] = _identity(fd)
+        self._fds[fd] = identity(os.fstat(fd))
+        LOCKED[self._fds[fd]] = f"the store {self.directory.name!r}"
         return fd, writable is not False
 
     def read_settings(self) -> None:
@@ -478,15 +479,10 @@ _Descriptors = dict[int, tuple[int, int]]
 """Descriptors, with device and inode of their files."""
 
 
-def _identity(fd: int) -> tuple[int, int]:
-    status = os.fstat(fd)
-    return status.st_dev, status.st_ino
-
-
 def _are(fds: _Descriptors) -> bool:
     """Whether descriptors still refer to their files."""
     try:
-        return all(_identity(fd) == identity for fd, identity in fds.items())
+        return all(identity(os.fstat(fd)) == file for fd, file in fds.items())
     except OSError:
         return False
 
@@ -534,8 +530,10 @@ def _close_all_ended() -> None:
 def _close(fds: _Descriptors) -> None:
     """Close descriptors, which releases all locks of this process on their files."""
     while fds:
+        fd, file = fds.popitem()
         with suppress(OSError):
-            os.close(fds.popitem()[0])
+            os.close(fd)
+        LOCKED.pop(file, None)
 
 
 def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:

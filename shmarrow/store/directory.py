@@ -40,7 +40,7 @@ from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.memory.files import link_unnamed, open_unnamed, sync_directory
 from shmarrow.memory.formats import head_of, recognized
 from shmarrow.memory.location import check_shm, decoded
-from shmarrow.memory.locks import try_lock
+from shmarrow.memory.locks import LOCKED, identity, try_lock
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
@@ -211,6 +211,14 @@ def locate(where: Location) -> tuple[str, str]:
     return name, os.path.abspath(os.path.expanduser(name))
 
 
+def has_magic(path: str) -> bool:
+    """Whether a directory has a control file with the magic of a store."""
+    control = f"{path}/{CONTROL}"
+    with suppress(OSError):
+        return identity(os.lstat(control)) in LOCKED or head_of(control).startswith(MAGIC)
+    return False
+
+
 def is_explicit(where: Location) -> bool:
     """Whether a location is no mistyped ``shm:NAME``: a path object, or text with a slash, a scheme, "." or "~"."""
     name = decoded(where)
@@ -370,7 +378,7 @@ def _create(directory: Directory, want: Wanted) -> None:
     check_trust(directory, 0o020 | mode)
     if not _is_empty(directory):
         return
-    if head_of(os.path.join(os.path.dirname(directory.path), CONTROL)).startswith(MAGIC):
+    if has_magic(os.path.dirname(directory.path)):
         raise StorageError(
             errno.EPERM, f"cannot create the store {directory.name!r}: it is in the directory of another store"
         )

@@ -10,6 +10,8 @@ import signal
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,18 @@ from cases.store_files import check_store as check
 from interrupts import interrupted
 from processes import end_well, forked, killed_at_end
 from store_check import Report
+from store_check import check as independent
 from waiting import wait_until
 
 import shmarrow as sa
+from shmarrow import cli
+
+
+def write(path: Path, table: sa.Table) -> None:
+    with sa.ipc.new_file(path, table.schema) as writer:
+        for part in table.to_batches():
+            writer.write(part)
+
 
 ONE = np.ones(1)
 LARGE = np.ones(1000)
@@ -300,3 +311,108 @@ def test_pins_of_another_file_with_the_same_number_are_none(where: str, tmp_path
                 assert (store.info("a").pins, second.info("a").pins) == (0, 1)
                 assert store.evict(1) == ["a"]
                 assert held.tolist() == LARGE.tolist()
+
+
+# --- what opens by path -----------------------------------------------------------------------------------------
+
+
+OPENERS: dict[str, Callable[[Any, sa.Store], object]] = {
+    "open": lambda path, store: sa.open(path),
+    "scan": lambda path, store: sa.scan(path).count_rows(),
+    "open_file": lambda path, store: sa.ipc.open_file(path),
+    "open_file, read": lambda path, store: sa.ipc.open_file(path, memory_map=False),
+    "open_stream": lambda path, store: sa.ipc.open_stream(path),
+    "read_tensor": lambda path, store: sa.ipc.read_tensor(path),
+    "load_tensors": lambda path, store: sa.load_tensors(path),
+    "attach": lambda path, store: sa.segment.attach(path),
+    "put_file": lambda path, store: store.put_file("copy", path),
+    "Ring": lambda path, store: sa.Ring(path),
+    "inspect": lambda path, store: cli.main(["inspect", str(path)]),
+    "convert": lambda path, store: cli.main(["convert", str(path), f"{path}.arrow"]),
+}
+"""What reads the file of a path."""
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_nothing_opens_the_files_that_are_locked(tmp_path: Path, opener: str) -> None:
+    """Closing one of them would drop all locks of this process on it, also under other names that lead to it."""
+    where = tmp_path / "store"
+    with sa.Store(where, owned=True) as store:
+        store.put("held", LARGE)
+        held = store.get("held")
+        for file in ("commit", "pins", "control"):
+            (tmp_path / f"link-{file}").symlink_to(where / file)
+            os.link(where / file, tmp_path / f"name-{file}")
+            for path in (where / file, tmp_path / f"link-{file}", tmp_path / f"name-{file}"):
+                with suppress(sa.ShmarrowError):
+                    assert OPENERS[opener](path, store) in (1, 2, 3)  # exit statuses
+        seen = "store = sa.Store(where); result = store.stats().pins, store.info('held').owner, store.collect()"
+        assert lab.run(f"import shmarrow as sa; {seen}", where=str(where)) == ({os.getpid(): 1}, os.getpid(), [])
+        assert held.tolist() == LARGE.tolist()
+        if opener == "attach":
+            with pytest.raises(sa.StorageError, match=r"commit.*locks of this process.*Store.* opens"):
+                sa.segment.attach(where / "commit")
+
+
+@pytest.mark.parametrize("source", ["{}", "{}/**", "{}/*/*"])
+def test_a_store_in_a_folder_that_is_scanned(tmp_path: Path, source: str) -> None:
+    """Its objects are rows like those of files; its files are not opened by their names."""
+    for key, values in {"day=1": [1, 2], "day=3": [5]}.items():
+        (tmp_path / key).mkdir()
+        write(tmp_path / key / "rows.arrow", sa.table({"x": values}))
+    with sa.Store(tmp_path / "day=2") as store:
+        store.put("b", sa.table({"x": [4]}))
+        store.put("a", sa.table({"x": np.full(1000, 3)}))
+        store.put("_hidden", 7)
+    scan = sa.scan(source.format(tmp_path))
+    expected = [(1, 1), (1, 2), *[(2, 3)] * 1000, (2, 4), (3, 5)]
+    assert [(row["day"], row["x"]) for row in scan.to_table().to_pylist()] == expected
+    (tmp_path / "day=2" / "control").write_bytes(b"something else")
+    with pytest.raises(sa.InvalidData, match="day=2"):
+        sa.scan(source.format(tmp_path)).count_rows()
+
+
+def test_scans_of_the_folder_beside_puts(tmp_path: Path) -> None:
+    """One thread puts, one scans the folder, another process puts, as ``SECONDS`` in the environment says longer."""
+    seconds = float(os.environ.get("SHMARROW_TEST_SECONDS", "3"))
+    table = sa.table({"x": np.arange(2000)})
+    write(tmp_path / "rows.arrow", table)
+    with sa.Store(tmp_path / "store") as store:
+        stop = threading.Event()
+        failed: list[BaseException] = []
+        turns = Counter[str]()
+
+        def repeat(name: str, call: Callable[[], object]) -> None:
+            try:
+                while not stop.is_set():
+                    call()
+                    turns[name] += 1
+            except BaseException as error:
+                failed.append(error)
+                stop.set()
+
+        def scan() -> None:
+            with suppress(sa.ObjectNotFound):  # what was replaced between its listing and its turn
+                assert sa.scan(tmp_path).count_rows() % 2000 == 0
+
+        calls = {"scan": scan, "put": lambda: store.put(f"a{turns['put'] % 100}", table, overwrite=True)}
+        threads = [threading.Thread(target=repeat, args=one) for one in calls.items()]
+        other = """
+        import shmarrow as sa, numpy as np, time
+        table, number, end = sa.table({"x": np.arange(2000)}), 0, time.monotonic() + seconds
+        with sa.Store(where) as store:
+            while time.monotonic() < end:
+                store.put(f"b{number % 100}", table, overwrite=True)
+                number += 1
+        result = number
+        """
+        for thread in threads:
+            thread.start()
+        assert lab.run(other, where=store.path, seconds=seconds, timeout=seconds + 30) > 10
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not failed, failed
+        assert min(turns.values()) > 3, turns
+        assert set(check(store.path)) == set(store.names())
+        independent(store.path)
