@@ -120,6 +120,10 @@ if TYPE_CHECKING:
     from shmarrow.interchange.convert import convert as convert
     from shmarrow.interchange.handles import Handle as Handle
     from shmarrow.interchange.handles import handle as handle
+    from shmarrow.ipc import new_file as new_file
+    from shmarrow.ipc import new_stream as new_stream
+    from shmarrow.ipc import open_file as open_file
+    from shmarrow.ipc import open_stream as open_stream
     from shmarrow.ipc.tensor.bundle import Bundle as Bundle
     from shmarrow.ipc.tensor.bundle import load_tensors as load_tensors
     from shmarrow.ipc.tensor.bundle import save_tensors as save_tensors
@@ -166,6 +170,7 @@ if not TYPE_CHECKING:
             ".interchange": "",
             ".interchange.convert": "convert",
             ".interchange.handles": "Handle handle",
+            ".ipc": "new_file new_stream open_file open_stream",
             ".ipc.tensor.bundle": "Bundle load_tensors save_tensors",
             ".casts.python": "DayTime MonthDayNano",
             ".layout.binary": "BinaryArray",

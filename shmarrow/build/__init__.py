@@ -20,7 +20,7 @@ from shmarrow.layout.making import frozen, make_array, nulls
 from shmarrow.layout.validation import check_required
 from shmarrow.layout.values import array_from_numpy, array_from_pylist
 from shmarrow.types import DataType, ExtensionType
-from shmarrow.types.base import by_dtype
+from shmarrow.types.base import BY_DTYPE
 
 __all__ = ["array", "infer_type"]
 
@@ -74,7 +74,7 @@ def array(
     a single value; byte-swapped, structured and multidimensional ndarrays are accepted.
     """
     if obj.__class__ is np.ndarray and type is mask is size is None and not from_pandas and obj.ndim == 1:
-        number = by_dtype().get(obj.dtype) if obj.dtype.kind in "iuf" else None
+        number = BY_DTYPE.get(obj.dtype) if obj.dtype.kind in "iuf" else None
         if number is not None:
             return make_array(number, len(obj), [None, frozen(obj)], 0)
     target = None if type is None else types.as_type(type)

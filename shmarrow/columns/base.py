@@ -31,7 +31,7 @@ from shmarrow.errors import (
 from shmarrow.habits import missing
 from shmarrow.layout.making import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
-from shmarrow.types.field import is_field, own_field
+from shmarrow.types.base import is_field, own_field
 from shmarrow.types.schema import position
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.types import Field, MetadataLike, Schema, as_schema
-from shmarrow.types.field import schema_of
+from shmarrow.types.base import schema_of
 
 T = TypeVar("T")
 

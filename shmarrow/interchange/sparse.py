@@ -18,8 +18,7 @@ import numpy as np
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidType, optional
 from shmarrow.tensor import SparseCOOTensor, SparseCSCMatrix, SparseCSRMatrix, SparseMatrix, SparseTensor
-from shmarrow.tensor.formats import FORMS
-from shmarrow.tensor.sparse import Form
+from shmarrow.tensor.sparse import FORMS, Form
 from shmarrow.types import MetadataLike
 
 

@@ -23,8 +23,7 @@ from shmarrow.layout.dlpack import Exposed, is_cpu, own_elements, to_torch
 from shmarrow.tensor import SparseCOOTensor, SparseMatrix, SparseTensor, Tensor
 from shmarrow.tensor.dense import as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, as_element
-from shmarrow.tensor.formats import FORMS
-from shmarrow.tensor.sparse import Form
+from shmarrow.tensor.sparse import FORMS, Form
 from shmarrow.types import MetadataLike, as_metadata
 
 if TYPE_CHECKING:

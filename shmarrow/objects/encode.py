@@ -47,7 +47,7 @@ from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
 from shmarrow.tensor.element import Element, as_storage
 from shmarrow.types import DataType, ExtensionType, Field, Metadata, Schema, as_metadata, types_in, uint8
-from shmarrow.types.base import as_utf8
+from shmarrow.types.arguments import as_utf8
 
 _MOST_PIECES, _GROUP = 256, 1 << 20
 

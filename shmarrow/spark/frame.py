@@ -26,7 +26,7 @@ from shmarrow.memory.host import host_name
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here
 from shmarrow.types import Schema
-from shmarrow.types.base import as_int
+from shmarrow.types.arguments import as_int
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from shmarrow.errors import InvalidType, MissingExtra, full_name, optional
-from shmarrow.types.base import as_positive
+from shmarrow.types.arguments import as_positive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

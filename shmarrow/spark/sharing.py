@@ -52,7 +52,7 @@ from shmarrow.spark.types import check_name, check_type
 from shmarrow.spark.values import as_name
 from shmarrow.store import Store
 from shmarrow.types import Schema, has_dictionary
-from shmarrow.types.base import as_positive
+from shmarrow.types.arguments import as_positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, iterated, shown
 from shmarrow.store.protocol import NAME_MAX, OWNER_LOCKS
-from shmarrow.types.base import as_bool, as_int, as_utf8
+from shmarrow.types.arguments import as_bool, as_int, as_utf8
 
 _FOREVER = 10**9
 """Maximum timeout in seconds: about 30 years."""

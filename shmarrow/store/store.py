@@ -52,7 +52,7 @@ from shmarrow.store.index import events_since, last_event
 from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import Settings, default_eviction, wanted
 from shmarrow.store.waiters import CHECK, Waiting, common_prefix, exactly
-from shmarrow.types.base import as_bool
+from shmarrow.types.arguments import as_bool
 
 if TYPE_CHECKING:
     from shmarrow.ipc.draft import Draft

@@ -1,6 +1,6 @@
 """Dense and sparse tensors, one message each ("Tensor", "SparseTensor").
 
-``sparse`` has what sparse tensors share, ``formats`` a class for each format; ``element`` defines the element types.
+``element`` defines the types of the elements.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from shmarrow.lazy import lazy
 from shmarrow.tensor.dense import Tensor as Tensor
 
 if TYPE_CHECKING:
-    from shmarrow.tensor.formats import SparseCOOTensor as SparseCOOTensor
-    from shmarrow.tensor.formats import SparseCSCMatrix as SparseCSCMatrix
-    from shmarrow.tensor.formats import SparseCSFTensor as SparseCSFTensor
-    from shmarrow.tensor.formats import SparseCSRMatrix as SparseCSRMatrix
-    from shmarrow.tensor.formats import SparseMatrix as SparseMatrix
+    from shmarrow.tensor.sparse import SparseCOOTensor as SparseCOOTensor
+    from shmarrow.tensor.sparse import SparseCSCMatrix as SparseCSCMatrix
+    from shmarrow.tensor.sparse import SparseCSFTensor as SparseCSFTensor
+    from shmarrow.tensor.sparse import SparseCSRMatrix as SparseCSRMatrix
+    from shmarrow.tensor.sparse import SparseMatrix as SparseMatrix
     from shmarrow.tensor.sparse import SparseTensor as SparseTensor
 
 
@@ -23,7 +23,6 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            ".formats": "SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix SparseMatrix",
-            ".sparse": "SparseTensor",
+            ".sparse": "SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix SparseMatrix SparseTensor",
         },
     )

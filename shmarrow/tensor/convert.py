@@ -11,8 +11,7 @@ from shmarrow import capsules
 from shmarrow.build import array
 from shmarrow.errors import InvalidType, full_name, optional
 from shmarrow.tensor.dense import Tensor
-from shmarrow.tensor.formats import FORMS, SparseCSFTensor
-from shmarrow.tensor.sparse import SparseTensor
+from shmarrow.tensor.sparse import FORMS, SparseCSFTensor, SparseTensor
 
 
 def as_tensor(value: Any) -> Tensor | SparseTensor:

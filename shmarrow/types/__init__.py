@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from shmarrow.lazy import lazy
+from shmarrow.types.arguments import *  # noqa: F403
 from shmarrow.types.base import *  # noqa: F403
 from shmarrow.types.extension import *  # noqa: F403
-from shmarrow.types.field import *  # noqa: F403
 from shmarrow.types.nested import *  # noqa: F403
 from shmarrow.types.primitive import *  # noqa: F403
 from shmarrow.types.schema import *  # noqa: F403

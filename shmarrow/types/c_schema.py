@@ -48,10 +48,10 @@ from shmarrow.errors import (
     recast,
     shown,
 )
-from shmarrow.types.base import DataType, FrozenMetadata, Metadata
+from shmarrow.types.arguments import FrozenMetadata, Metadata
+from shmarrow.types.base import DataType, Field
 from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, ExtensionType, extension_type, storage_field
-from shmarrow.types.field import Field
 from shmarrow.types.nested import DictionaryType
 from shmarrow.types.primitive import null
 from shmarrow.types.schema import Schema

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.memory.state_machine import fork_safe_lock
-from shmarrow.types.base import DataType, Metadata, as_type
+from shmarrow.types.arguments import Metadata
+from shmarrow.types.base import DataType, Field, as_type
 from shmarrow.types.descriptors import TypeDescriptor
-from shmarrow.types.field import Field
 from shmarrow.types.nested import DictionaryType
 
 __all__ = [

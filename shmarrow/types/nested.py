@@ -12,9 +12,9 @@ import numpy as np
 
 from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.types.base import DataType, as_bool, as_int, as_type
+from shmarrow.types.arguments import as_bool, as_int
+from shmarrow.types.base import DataType, Field, FieldsLike, as_field, as_fields, as_type
 from shmarrow.types.descriptors import UNION_MODE, check_complete
-from shmarrow.types.field import Field, FieldsLike, as_field, as_fields
 from shmarrow.types.primitive import IntType
 
 __all__ = [

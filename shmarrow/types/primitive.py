@@ -12,8 +12,8 @@ import numpy as np
 
 from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.types import base
-from shmarrow.types.base import DataType, as_int
+from shmarrow.types.arguments import as_int
+from shmarrow.types.base import ALIASES, BY_DTYPE, DataType
 from shmarrow.types.descriptors import DATE_UNIT, INTERVAL_UNIT, PRECISION, TIME_UNIT, TypeDescriptor, simple_types
 
 if TYPE_CHECKING:
@@ -663,13 +663,7 @@ def string_view() -> BinaryViewType:
     return BinaryViewType(True)
 
 
-def aliases() -> dict[str, DataType]:
-    """Types of this module by name; cached by :func:`shmarrow.types.base.aliases`."""
-    by_name = {str(type): type for type in [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]}
-    return by_name | {alias: by_name[name] for alias, name in _ALIASES.items()}
-
-
-_ALIASES = {
+_OTHER_NAMES = {
     "date32": "date32[day]", "date64": "date64[ms]", "float16": "halffloat", "float32": "float", "float64": "double",
     "bool_": "bool", "utf8": "string", "large_utf8": "large_string", "boolean": "bool", "str": "string",
 }  # fmt: skip
@@ -688,7 +682,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
             dtype = np.dtype(dtype)
         except (TypeError, ValueError) as error:
             raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
-    type = base.by_dtype().get(dtype.newbyteorder("<"))
+    type = BY_DTYPE.get(dtype.newbyteorder("<"))
     if type is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
         type = FixedSizeBinaryType(dtype.itemsize)
     if type is None:
@@ -696,15 +690,11 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
     return type
 
 
-def by_dtype() -> dict[DType, DataType]:
-    """Types that have a numpy dtype; cached by :func:`shmarrow.types.base.by_dtype`."""
-    return {
-        np.dtype("<M8[D]"): date32(),
-        np.dtype("bool"): bool_(),
-        # The first type with a dtype wins, and M8[ms] is a timestamp rather than date64.
-        **{
-            type.numpy_dtype: type
-            for type in reversed([*simple_types().values(), *map(timestamp, TIME_UNIT.values)])
-            if type.numpy_dtype is not None and type.descriptor.values != "date"
-        },
-    }
+_TYPES = [*simple_types().values(), *map(TimestampType, TIME_UNIT.values)]
+ALIASES.update({str(type): type for type in _TYPES})
+ALIASES.update({alias: ALIASES[name] for alias, name in _OTHER_NAMES.items()})
+BY_DTYPE.update({np.dtype("<M8[D]"): date32(), np.dtype("bool"): bool_()})
+# The first type with a dtype wins, and M8[ms] is a timestamp rather than date64.
+for _type in _TYPES:
+    if _type.numpy_dtype is not None and _type.descriptor.values != "date":
+        BY_DTYPE.setdefault(_type.numpy_dtype, _type)

@@ -19,8 +19,8 @@ from shmarrow.errors import (
     printable,
     shown,
 )
-from shmarrow.types.base import DataType, Metadata, MetadataLike, as_metadata
-from shmarrow.types.field import Field, FieldsLike, as_fields, is_field, own_field
+from shmarrow.types.arguments import Metadata, MetadataLike, as_metadata
+from shmarrow.types.base import DataType, Field, FieldsLike, as_fields, is_field, own_field
 
 if TYPE_CHECKING:
     import pyarrow as pa

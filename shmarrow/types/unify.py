@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from shmarrow.errors import InvalidArgument, InvalidType, iterated, not_expected, shown
-from shmarrow.types.base import DataType
+from shmarrow.types.base import DataType, Field
 from shmarrow.types.descriptors import TIME_UNIT
 from shmarrow.types.extension import ExtensionType
-from shmarrow.types.field import Field
 from shmarrow.types.nested import DictionaryType, FixedSizeListType, LargeListType, ListType, MapType, StructType
 from shmarrow.types.primitive import BinaryType, DecimalType, FloatType, IntType, LargeBinaryType
 from shmarrow.types.schema import Schema, as_schema

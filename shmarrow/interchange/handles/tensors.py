@@ -18,8 +18,7 @@ from shmarrow.interchange.handles.objects import HandleObjects, Locator
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.dense import MAX_DIMENSIONS, as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, Element, as_element
-from shmarrow.tensor.formats import FORMS
-from shmarrow.tensor.sparse import checked_shape
+from shmarrow.tensor.sparse import FORMS, checked_shape
 from shmarrow.types import Field, Schema, as_metadata
 
 

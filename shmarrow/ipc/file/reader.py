@@ -13,18 +13,18 @@ Invariants:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.columns.batch import RecordBatch
-from shmarrow.errors import InvalidData, Limits, at
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, at
 from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, not_a_batch, open_batch, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, add_rows, decode_row_counts, read_footer
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.schema.lazy import LazySchema
-from shmarrow.memory import Source
+from shmarrow.memory import Source, open_source
 from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:
@@ -253,9 +253,50 @@ class RecordBatchFileReader(IndexedReader):
                     _check_statistics(statistics, number, batch)
 
     def __reduce__(self) -> tuple[object, ...]:
-        from shmarrow.ipc import open_file
-
         return self._reopened(open_file, zero_copy_only=self._zero_copy_only)
+
+
+def open_file(
+    source: Any,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    memory_map: bool = True,
+    zero_copy_only: bool = False,
+    included_fields: Iterable[int | str] | None = None,
+    trust: bool = False,
+) -> RecordBatchFileReader:
+    """Open a reader of the file format.
+
+    Parameters
+    ----------
+    source : path, ``shm:NAME``, Segment, file object or bytes-like
+        A path or a name is mapped; arrays are zero-copy views that keep the mapping alive. A seekable file object that
+        cannot be mapped is read by ranges, as needed. :mod:`shmarrow.memory` has the full table.
+    limits : Limits, optional
+        Bounds on what is accepted.
+    memory_map : bool
+        False reads into memory instead of mapping, which protects against truncation by other processes.
+    zero_copy_only : bool
+        True rejects batches that cannot be read without a copy, such as compressed ones.
+    included_fields : iterable of int and str, optional
+        The columns to read, by position or name; all by default.
+    trust : bool
+        True skips the checks of values (offsets, views, indices, UTF-8) before arrays are exported to other libraries.
+        Only for data written by your own code: malicious data could crash the process or leak its memory.
+
+    Raises
+    ------
+    ObjectNotFound
+        If the source does not exist.
+    InvalidData
+        If it is not an Arrow file.
+    StorageError
+        If the source cannot be read.
+    InvalidType
+        If the source is a text-mode file or of an unsupported type.
+    """
+    limits = as_limits(limits, trust)
+    return RecordBatchFileReader(open_source(source, memory_map), limits, included_fields, zero_copy_only)
 
 
 def _check_statistics(statistics: RecordBatch, number: int, batch: RecordBatch) -> None:

@@ -31,6 +31,7 @@ from shmarrow.ipc.message.encode import Payload, key_values
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
+from shmarrow.memory import open_sink
 from shmarrow.memory.life_cycle import Sink
 from shmarrow.types import Metadata, MetadataLike, SchemaLike, as_metadata
 
@@ -81,6 +82,57 @@ class RecordBatchFileWriter(BatchWriter):
             metadata = {**(metadata or {}), STATISTICS: self._statistics.encoded()}
         dictionaries, batches = self._blocks.values()
         return _end(self._encoded, dictionaries, batches, metadata, self.options)
+
+
+def new_file(
+    sink: Any,
+    schema: SchemaLike,
+    options: IpcWriteOptions | None = None,
+    metadata: MetadataLike | None = None,
+    *,
+    statistics: bool | Iterable[str] = False,
+    overwrite: bool | None = None,
+    mode: int | None = None,
+    durable: bool = False,
+) -> RecordBatchFileWriter:
+    """Create a writer of the file format.
+
+    Parameters
+    ----------
+    sink : path, ``shm:NAME``, SegmentWriter, file object or socket
+        The destination. A path or a ``shm:`` name is published atomically when the writer is closed; symbolic links are
+        followed. A file object or a socket is written to incrementally and stays open; :mod:`shmarrow.memory.sinks`
+        defines what its ``write`` may return.
+    schema : Schema, or mapping of names to types
+        The schema of all batches.
+    options : IpcWriteOptions, optional
+        Compression, alignment, metadata version.
+    metadata : mapping, optional
+        Custom metadata of the footer.
+    statistics : bool or iterable of str
+        The columns whose null count, least and greatest value are recorded for each batch, by which
+        :func:`shmarrow.scan` skips batches; True for all whose values have an order. They are in the footer's metadata,
+        under a key of their own that other readers ignore.
+    overwrite : bool, optional
+        True replaces an existing object; its current readers keep the old version. By default a path is replaced and a
+        ``shm:`` name is not.
+    mode : int, optional
+        Permission bits of the published file. Defaults to those of the replaced file, if any, or 0o666 less the umask;
+        for a ``shm:`` name to 0o400.
+    durable : bool
+        True syncs the file and its directory to disk when publishing.
+
+    Raises
+    ------
+    ObjectExists
+        If the name exists and must not be replaced.
+    StoreFull
+        If there is no space left.
+    StorageError
+        If the directory is not writable, or the file object does not accept all bytes.
+    """
+    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    return RecordBatchFileWriter(target, schema, options, metadata, statistics)
 
 
 def encode_file(

@@ -20,14 +20,14 @@ from shmarrow.buffer import Bytes
 from shmarrow.columns.batch import RecordBatch
 from shmarrow.columns.names import included
 from shmarrow.columns.table import RecordBatchReader
-from shmarrow.errors import InvalidData, Limits
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
 from shmarrow.ipc.message.decode import CONTINUATION, Located, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.memory import Source
+from shmarrow.memory import Source, open_source
 from shmarrow.memory.state_machine import (
     CLOSE,
     SEQUENTIAL,
@@ -281,6 +281,24 @@ class MappedStreamReader(IndexedReader, RecordBatchReader):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        from shmarrow.ipc import open_stream
-
         return self._reopened(open_stream)
+
+
+def open_stream(
+    source: Any,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    memory_map: bool = True,
+    included_fields: Iterable[int | str] | None = None,
+    trust: bool = False,
+) -> RecordBatchStreamReader | MappedStreamReader:
+    """Open a reader of the streaming format, an iterator of record batches.
+
+    For a path, a name or bytes, returns a :class:`MappedStreamReader`: zero-copy, with random access to batches. For a
+    file object or a socket, returns a :class:`RecordBatchStreamReader`, which reads from the current position exactly
+    up to the end of the stream. Parameters and errors are those of :func:`open_file`.
+    """
+    limits = as_limits(limits, trust)
+    opened = open_source(source, memory_map, sequential=True)
+    kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
+    return kind(opened, limits, included_fields)

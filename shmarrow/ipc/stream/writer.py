@@ -20,6 +20,7 @@ from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.stream.state import IpcStats
+from shmarrow.memory import open_sink
 from shmarrow.memory.life_cycle import Sink, Writer, operation
 from shmarrow.memory.sinks import joined
 from shmarrow.types import MetadataLike, Schema, SchemaLike, as_metadata
@@ -289,6 +290,23 @@ class RecordBatchStreamWriter(BatchWriter):
 
     def _end(self) -> bytes:
         return end_of_stream(self.options)
+
+
+def new_stream(
+    sink: Any,
+    schema: SchemaLike,
+    options: IpcWriteOptions | None = None,
+    *,
+    overwrite: bool | None = None,
+    mode: int | None = None,
+    durable: bool = False,
+) -> RecordBatchStreamWriter:
+    """Create a writer of the streaming format.
+
+    Parameters and errors are those of :func:`new_file`; a stream has no footer, so no metadata and statistics in it.
+    """
+    target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
+    return RecordBatchStreamWriter(target, schema, options)
 
 
 def _alike(one: Any, two: Any) -> bool:

@@ -15,9 +15,9 @@ from shmarrow.errors import InvalidArgument, InvalidData, at, recast
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.types import read_index_type
-from shmarrow.ipc.tensor.decode import buffer_range, check_reach, element_of, shape_of
+from shmarrow.ipc.tensor.elements import buffer_range, check_reach, element_of, shape_of
 from shmarrow.tensor.dense import Shape, row_major
-from shmarrow.tensor.formats import FORMS
+from shmarrow.tensor.sparse import FORMS
 
 
 def read_sparse(message: Message, body: Bytes, where: str) -> Any:
