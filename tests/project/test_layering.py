@@ -81,10 +81,8 @@ IPC_ORDER = (
 """The packages within ``ipc``: each may import those before it."""
 
 CIRCLES = {
-    "types": "a type has fields and a field a type; a schema is exported and imported by what is made of both",
+    "types": "a schema is exported and imported by what is made of types and fields",
     "layout": "an operation on an array of one layout may give an array of any other",
-    "ipc": "a reader that is unpickled opens its source again, by the functions of the package",
-    "tensor": "a sparse tensor converts to every format",
 }
 """The packages whose files may import each other, by imports within functions, and why."""
 
