@@ -19,7 +19,6 @@ from shmarrow.errors import (
     ObjectNotFound,
     StorageError,
     full_name,
-    optional,
     shown,
 )
 from shmarrow.memory.host import host_name
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from shmarrow.spark.results import Fitting
+    from shmarrow.spark.results import SparkCaster
 
 
 class SharedFrame:
@@ -199,8 +198,8 @@ class SharedFrame:
         ----------
         function : callable
             Called with a :class:`Table` over the shared memory. Returns a dict of columns, a pandas DataFrame,
-            any table or batch with an Arrow stream, such as those of shmarrow, pyarrow and polars, or None for no rows;
-            or yields several of these.
+            any table or batch with an Arrow stream, such as those of shmarrow, pyarrow and polars; or several of these,
+            as a list or by yielding them.
         schema : str or StructType
             Names and Spark types of the returned columns, such as ``"city string, trips long"``. Columns are matched by
             name and cast to these types; casts that would change a value raise an error.
@@ -238,8 +237,8 @@ class SharedFrame:
         from shmarrow.spark.mapping import mapped
 
         session = self._session(spark, function, "frame.map(function, schema)")
-        struct, fitting = _declared(session, function, schema)
-        return self._run(session, partial(mapped, function, fitting), struct)
+        struct, caster = _declared(session, function, schema)
+        return self._run(session, partial(mapped, function, caster), struct)
 
     def with_columns(
         self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None
@@ -275,12 +274,13 @@ class SharedFrame:
         from shmarrow.spark.publishing import handle_column, published
 
         session = self._session(spark, function, "frame.with_columns(function, schema)")
-        _, fitting = _declared(session, function, schema)
+        struct, caster = _declared(session, function, schema)
         store, name = driver_store(self.store.where), frame_name()
-        rows = self._run(session, partial(extended, store, name, function, fitting), handle_column())
-        empty = Table(fitting.wanted, [])
+        rows = self._run(session, partial(extended, store, name, function, caster), handle_column())
+        empty = Table(caster.target, [])
         made = published(rows, store, name, lambda: joined(Table(self.schema, []), empty).schema)
-        return SharedFrame(store, name, made.schema, made.handles).kept(session, made.rows, made.end)
+        frame = SharedFrame(store, name, made.schema, made.handles, self._spark_schema_with(struct))
+        return frame.kept(session, made.rows, made.end)
 
     def to_df(self, columns: Iterable[int | str] | None = None, spark: SparkSession | None = None) -> DataFrame:
         """Return rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
@@ -305,12 +305,12 @@ class SharedFrame:
         Unsupported
             If Spark has no type for a column.
         """
-        from pyspark.sql.types import StructType
+        from pyspark.sql.types import StructField, StructType
 
         from shmarrow.columns.names import several
         from shmarrow.spark._pyspark import arrow_schema
         from shmarrow.spark.mapping import mapped, selected
-        from shmarrow.spark.results import Fitting
+        from shmarrow.spark.results import SparkCaster
 
         session = self._session(spark, columns, "frame.to_df(columns)")
         chosen = range(len(self.schema)) if columns is None else several(columns, "positions and names")
@@ -318,11 +318,16 @@ class SharedFrame:
         every = self.struct_of(indices).fields
         if not indices:
             return session.range(self.num_rows).select()
+        arrow_schema(StructType(every))  # its errors have the right names
         names = [f"c{i}" for i in range(len(indices))]  # Spark does not support duplicate names here
-        fields = [field.with_name(name) for name, field in zip(names, arrow_schema(StructType(every)), strict=True)]
-        plain = [type(each)(name, each.dataType, each.nullable) for name, each in zip(names, every, strict=True)]
-        task = partial(mapped, partial(selected, indices, names), Fitting(optional("pyarrow").schema(fields)))
-        return self._run(session, task, StructType(plain)).toDF(*[field.name for field in every])
+        plain = StructType(
+            [
+                StructField(name, each.dataType, each.nullable, each.metadata)
+                for name, each in zip(names, every, strict=True)
+            ]
+        )
+        task = partial(mapped, partial(selected, indices, names), SparkCaster(plain))
+        return self._run(session, task, plain).toDF(*[field.name for field in every])
 
     def struct_of(self, indices: Sequence[int]) -> StructType:
         """Return the Spark schema of columns: that of the shared DataFrame, or what their Arrow types become."""
@@ -335,6 +340,18 @@ class SharedFrame:
         fields = StructType.fromJson(json.loads(self.spark_schema)).fields
         return StructType([fields[i] for i in indices])
 
+    def _spark_schema_with(self, added: StructType) -> str | None:
+        """Return the Spark schema with columns that are added, or replace those of their names."""
+        from pyspark.sql.types import StructType
+
+        if self.spark_schema is None:
+            return None
+        fields = StructType.fromJson(json.loads(self.spark_schema)).fields
+        for field in added:
+            i = self.schema.index_of(field.name) if field.name in self.schema.names else len(fields)
+            fields[i : i + 1] = [field]
+        return StructType(fields).json()
+
     def _session(self, spark: SparkSession | None, first: object, call: str) -> SparkSession:
         from shmarrow.spark.jobs import session_for
 
@@ -342,12 +359,12 @@ class SharedFrame:
 
     def _run(self, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
         """Return the rows that a task of :mod:`shmarrow.spark.mapping` makes of the partitions."""
-        from shmarrow.spark.mapping import Parts, run
+        from shmarrow.spark.mapping import FrameTask, run
 
         rows = self._rows
         if rows is not None and (self._pid != os.getpid() or rows.sparkSession is not spark):
             rows = None
-        return run(Parts(self.handles, self.schema, rows is not None), spark, rows, task, struct)
+        return run(FrameTask(self.handles, rows is not None), spark, rows, task, struct)
 
     def destroy(self) -> None:
         """Delete all objects; processes that have them attached keep them. Destroying twice is allowed.
@@ -377,14 +394,15 @@ class SharedFrame:
         return f"<SharedFrame {self.name!r}, {len(self)} partitions, {self.num_rows} rows, {self.size} bytes>"
 
 
-def _declared(spark: SparkSession, function: object, schema: object) -> tuple[StructType, Fitting]:
+def _declared(spark: SparkSession, function: object, schema: object) -> tuple[StructType, SparkCaster]:
     """Check the function of a job, and return the columns that it declares."""
-    from shmarrow.spark.results import Fitting, expected_by_spark, struct_type
+    from shmarrow.spark.results import SparkCaster, check_unique, struct_type
 
     if not callable(function):
         raise InvalidType(f"expected a function, found {full_name(function)}")
     struct: StructType = struct_type(spark, schema)
-    return struct, Fitting(expected_by_spark(struct))
+    check_unique(struct)
+    return struct, SparkCaster(struct)
 
 
 def _attached(handles: Sequence[PartitionHandle]) -> list[Table]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 from shmarrow.columns.table import Table
 from shmarrow.errors import InvalidData, StorageError, at
 from shmarrow.memory.host import host_name
+from shmarrow.ipc import new_stream
 from shmarrow.objects import decode
 from shmarrow.spark.app_store import AppStore, in_worker
 
@@ -41,6 +44,8 @@ class PartitionHandle:
         Name of the host on which it was written.
     way : Way or None
         The way to it on other hosts, if it was put by the driver.
+    digest : str
+        The SHA-256 of its rows if it ends with an executor, and Spark may compute it again; else empty.
     """
 
     store: AppStore
@@ -52,6 +57,7 @@ class PartitionHandle:
     pid: int
     host: str
     way: Way | None = None
+    digest: str = ""
 
     @classmethod
     def of_object(
@@ -59,6 +65,14 @@ class PartitionHandle:
     ) -> PartitionHandle:
         """Return the handle of an object that this process has put."""
         return cls(store._replace(owner=0), name, rows, batches, size, partition, os.getpid(), host_name())
+
+    def with_digest(self) -> PartitionHandle:
+        """Return the handle with a digest of the rows: the same for the same batches, wherever they lie."""
+        sink = _Digest()
+        table = self.attach()
+        with new_stream(sink, table.schema) as writer:
+            writer.write(table)
+        return replace(self, digest=sink.sum.hexdigest())
 
     @property
     def is_here(self) -> bool:
@@ -89,6 +103,20 @@ class PartitionHandle:
             if not isinstance(found, Table):
                 raise InvalidData(f"{what}, is a {type(found).__name__}, not a table")
         return found
+
+
+class _Digest(io.RawIOBase):
+    """A sink that keeps only the digest of what is written."""
+
+    def __init__(self) -> None:
+        self.sum = sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.sum.update(data)
+        return memoryview(data).nbytes
 
 
 def frame_name() -> str:

@@ -26,7 +26,7 @@ from shmarrow.spark.delivery import explaining_limits
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.jobs import on_workers, session_for
 from shmarrow.spark.key_index import find, index_of, keys_of
-from shmarrow.spark.results import Fitting
+from shmarrow.spark.results import SparkCaster
 from shmarrow.spark.values import MISSING, cache, cached
 from shmarrow.types import DataType
 
@@ -53,7 +53,7 @@ class Looking(NamedTuple):
         The types in which keys are compared.
     columns : tuple of int
         The positions of the columns to add.
-    fitting : Fitting
+    caster : SparkCaster
         The types of these in Spark.
     """
 
@@ -61,7 +61,7 @@ class Looking(NamedTuple):
     keys: tuple[int, ...]
     types: tuple[DataType, ...]
     columns: tuple[int, ...]
-    fitting: Fitting
+    caster: SparkCaster
 
 
 def lookup(
@@ -127,7 +127,7 @@ def lookup(
         StructField(right.name, LongType() if _are_integers(left, right) else left.dataType) for left, right in pairs
     ]
     types = checked_schema(arrow_schema(StructType(compared), large=True)).types
-    task = Looking(frame, tuple(keys), tuple(types), tuple(indices), Fitting(arrow_schema(added)))
+    task = Looking(frame, tuple(keys), tuple(types), tuple(indices), SparkCaster(added))
     found = "shmarrow_looked_up"
 
     def looked_up(*batch):  # type: ignore[no-untyped-def]
@@ -191,8 +191,8 @@ def look_up(task: Looking, *keys: Any) -> pa.Array:
     rows = find(index, keys_of([array(key) for key in keys]))
     known = rows >= 0
     found = table._gathered(np.where(known, rows, 0), None if known.all() else known)
-    batch = task.fitting.fit_batch(found.batches[0])
-    return pyarrow.StructArray.from_arrays(batch.columns, fields=list(task.fitting.schema))
+    batch = task.caster.cast_batch(found.batches[0])
+    return pyarrow.StructArray.from_arrays(batch.columns, fields=list(task.caster.schema))
 
 
 def _opened(task: Looking) -> tuple[dict[str, NDArray], Table]:

@@ -5,12 +5,14 @@ Invariants:
 * a task gets the number of a partition from Spark, and its rows from shared memory: those of the frame's own handle,
   wherever that works;
 * on a cluster, Spark gives the handle that it keeps for the partition, which names another object only if Spark had to
-  compute the partition again. It prefers the executors that keep the handles, and waits for a free core there for a
-  limited time; on another host the task fails with an error that names the right one, and Spark tries it again.
+  compute the partition again; that counts only if its rows are the same, to the byte;
+* Spark prefers the executors that keep the handles, and waits for a free core there for a limited time; on another host
+  the task fails with an error that names the right one, and Spark tries it again.
 """
 
 from __future__ import annotations
 
+import errno
 import pickle
 import time
 from collections.abc import Callable, Iterator
@@ -19,13 +21,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmarrow.columns.table import Table, read_table
-from shmarrow.errors import InvalidData, StorageError, at, counted, optional
+from shmarrow.errors import InvalidData, ObjectNotFound, StorageError, at, counted, optional
 from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle
 from shmarrow.spark.publishing import check_wanted, handle_row
-from shmarrow.spark.results import Fitting
+from shmarrow.spark.results import SparkCaster
 from shmarrow.store import Store
-from shmarrow.types import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,21 +37,18 @@ if TYPE_CHECKING:
     Function = Callable[[Table], Any]
 
 
-class Parts(NamedTuple):
+class FrameTask(NamedTuple):
     """What the tasks of a job over a frame know of it.
 
     Attributes
     ----------
     handles : tuple of PartitionHandle
         The frame's handles.
-    schema : Schema
-        The frame's schema.
     placed : bool
         Whether Spark gives the rows with the handles that it keeps, or numbers of handles.
     """
 
     handles: tuple[PartitionHandle, ...]
-    schema: Schema
     placed: bool
 
 
@@ -59,7 +57,7 @@ _WAIT = 10.0
 _PATIENT_ATTEMPTS = 3
 
 
-def run(parts: Parts, spark: SparkSession, rows: DataFrame | None, task: Any, struct: StructType) -> DataFrame:
+def run(parts: FrameTask, spark: SparkSession, rows: DataFrame | None, task: Any, struct: StructType) -> DataFrame:
     """Return the rows that a task makes of partitions: a function of what :func:`attached_in` gets, in turn."""
     count = len(parts.handles)
     if rows is None:
@@ -69,35 +67,33 @@ def run(parts: Parts, spark: SparkSession, rows: DataFrame | None, task: Any, st
     return rows.mapInArrow(partial(task, parts), struct)
 
 
-def attached_in(parts: Parts, batches: Batches) -> Iterator[tuple[PartitionHandle, Table]]:
+def attached_in(parts: FrameTask, batches: Batches) -> Iterator[tuple[PartitionHandle, Table]]:
     """Yield the partitions of a task, each with its rows."""
     for batch in batches:
         for cell in batch.column(0).to_pylist():
             computed = pickle.loads(cell)[0] if parts.placed else parts.handles[cell]
             handle = next((own for own in parts.handles if own.partition == computed.partition), None)
             if handle is None:
-                raise _changed(computed, "which the frame does not have")
-            yield handle, _attached(handle, computed, parts.schema)
+                raise _lost(computed)
+            yield handle, _attached(handle, computed)
 
 
-def _attached(handle: PartitionHandle, computed: PartitionHandle, schema: Schema) -> Table:
+def _attached(handle: PartitionHandle, computed: PartitionHandle) -> Table:
     """Return the rows of a partition: those of the frame's handle, or if these are lost, the same computed again."""
     if computed.name != handle.name:
         with suppress(StorageError):
             return handle.attach()
+        if not handle.digest or computed.digest != handle.digest:
+            raise _lost(handle)
     _be_patient(computed)
-    table = computed.attach()
-    if computed.name != handle.name and (table.num_rows, table.schema) != (handle.num_rows, schema):
-        other = "another schema" if table.num_rows == handle.num_rows else f"{table.num_rows} rows"
-        raise _changed(handle, f"has {other} now, expected {handle.num_rows} rows of the frame's schema")
-    return table
+    return computed.attach()
 
 
-def _changed(handle: PartitionHandle, how: str) -> InvalidData:
-    return InvalidData(
-        f"the source of the frame has changed: partition {handle.partition}, which was lost with its executor and "
-        f"computed again, {how}",
-        hint="share it again",
+def _lost(handle: PartitionHandle) -> ObjectNotFound:
+    return ObjectNotFound(
+        errno.ENOENT,
+        f"partition {handle.partition} of the frame is lost with its executor: Spark computed other rows for it again",
+        hint="share again; the rows of a computation that draws random numbers, or of a shuffle, differ each time",
     )
 
 
@@ -116,10 +112,10 @@ def _be_patient(handle: PartitionHandle) -> None:
 # --- tasks ------------------------------------------------------------------------------------------------------
 
 
-def mapped(function: Function, fitting: Fitting, parts: Parts, batches: Batches) -> Batches:
+def mapped(function: Function, caster: SparkCaster, parts: FrameTask, batches: Batches) -> Batches:
     """Yield the rows that a function makes of each partition."""
     for _, table in attached_in(parts, batches):
-        yield from fitting.fit(function(table))
+        yield from caster.cast(function(table))
 
 
 def selected(columns: list[int], names: list[str], table: Table) -> Table:
@@ -128,12 +124,12 @@ def selected(columns: list[int], names: list[str], table: Table) -> Table:
 
 
 def extended(
-    store: AppStore, frame: str, function: Function, fitting: Fitting, parts: Parts, batches: Batches
+    store: AppStore, frame: str, function: Function, caster: SparkCaster, parts: FrameTask, batches: Batches
 ) -> Batches:
     """Put each partition with the columns that the function gives for it, as an object that shares all others."""
     for handle, table in attached_in(parts, batches):
         check_wanted(store, frame)
-        added = optional("pyarrow").Table.from_batches(fitting.fit(function(table)), fitting.schema)
+        added = optional("pyarrow").Table.from_batches(caster.cast(function(table)), caster.schema)
         with at(f"partition {handle.partition}"):
             made = joined(table, read_table(added))
         yield handle_row(store, frame, handle.partition, made.schema.to_pyarrow(), partial(_put, made))

@@ -172,6 +172,8 @@ def handle_row(
         opened.delete(name)
         raise
     handle = PartitionHandle.of_object(here, name, rows, count, opened.info(name).nbytes, partition)
+    if here is not store:  # it ends with its executor
+        handle = handle.with_digest()
     row = pickle.dumps((handle, schema.serialize().to_pybytes()))
     return optional("pyarrow").RecordBatch.from_pydict({"handle": [row]})
 

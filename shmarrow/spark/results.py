@@ -31,13 +31,14 @@ from shmarrow.types import DataType, Schema, TimestampType
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 PIECE_BYTES = 4 << 20
 """Approximate size in bytes of the batches sent to Spark, which is much slower with large ones."""
 
-EXPECTED = (
-    "a dict of columns, a pandas DataFrame, tables or batches with an Arrow stream, an iterator of these, or None"
-)
+EXPECTED = "a dict of columns, a pandas DataFrame, tables or batches with an Arrow stream, or an iterator of these"
+
+ROUND = "round the values first, or declare another type"
 
 MakeTable = Callable[[Mapping[Any, Any]], Table]
 
@@ -83,7 +84,12 @@ def pyarrow_batches(found: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _several(found: Any) -> Iterator[Any]:
-    """Iterate over the tables of a result, without the Nones among them."""
+    """Iterate over the tables of a result, without the Nones among several."""
+    if found is None:
+        raise InvalidType(
+            f"expected from the function: {EXPECTED}; found None",
+            hint="it may lack a `return`; `return []` is a result without rows",
+        )
     parts = found if isinstance(found, (list, tuple)) or _is_plain_iterator(found) else [found]
     return (each for each in parts if each is not None)
 
@@ -111,26 +117,40 @@ def _columns_of(frame: Any) -> dict[str, Any]:
 # --- for Spark --------------------------------------------------------------------------------------------------
 
 
-class Fitting:
+class SparkCaster:
     """Casts batches to the types declared to Spark; created on the driver and pickled into tasks.
 
     Parameters
     ----------
+    struct : StructType
+        The columns, whose names differ.
+
+    Attributes
+    ----------
     schema : pyarrow.Schema
-        The schema that Spark expects, from ``to_arrow_schema``.
+        What Spark expects for them.
+    target : Schema
+        The same schema as ours.
+
+    Raises
+    ------
+    InvalidType
+        If Spark does not accept such columns from Python.
 
     Thread safety: none; each task has its own.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self.wanted = checked_schema(schema)
+    def __init__(self, struct: StructType) -> None:
+        self._struct = struct
+        self.schema = arrow_schema(struct)
+        self.target = checked_schema(self.schema)
+        self._times = {each.name: each.dataType for each in struct if "time(" in each.dataType.simpleString()}
         self._last: Schema | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Fitting, (self.schema,)
+        return SparkCaster, (self._struct,)
 
-    def fit(self, found: Any) -> Iterator[pa.RecordBatch]:
+    def cast(self, result: Any) -> Iterator[pa.RecordBatch]:
         """Convert a function's result to batches for Spark of about :data:`PIECE_BYTES` bytes.
 
         Columns that already have the expected type are not copied.
@@ -142,24 +162,24 @@ class Fitting:
         InvalidData
             If a value does not fit its type, or is null in a column that is not nullable.
         """
-        for batch in batches_of(found, self._from_columns):
+        for batch in batches_of(result, self._from_columns):
             self.check(batch.schema)
             rows = batch.num_rows
             step = max(1, rows * PIECE_BYTES // max(PIECE_BYTES, batch.nbytes))
             for start in range(0, rows, step):
-                yield self._fitted(batch.slice(start, step) if step < rows else batch)
+                yield self._cast(batch.slice(start, step) if step < rows else batch)
 
-    def fit_batch(self, batch: RecordBatch) -> pa.RecordBatch:
-        """Convert one batch, of any size; raises as :meth:`fit`."""
+    def cast_batch(self, batch: RecordBatch) -> pa.RecordBatch:
+        """Convert one batch, of any size; raises as :meth:`cast`."""
         self.check(batch.schema)
-        return self._fitted(batch)
+        return self._cast(batch)
 
     def _from_columns(self, columns: Mapping[Any, Any]) -> Table:
         """Convert a dict of columns; values without a type get the declared one."""
         self._check_names([name if isinstance(name, str) else shown(name) for name in columns])
         untyped = (None, np.dtype(object))
         made = {}
-        for field in self.wanted:
+        for field in self.target:
             values = columns[field.name]
             is_typed = capsules.has_data(values) or getattr(values, "dtype", None) not in untyped
             with at(f"column {shown(field.name)}"):
@@ -167,7 +187,7 @@ class Fitting:
         return table(made)
 
     def _check_names(self, names: list[str]) -> None:
-        wanted = self.wanted.names
+        wanted = self.target.names
         if set(names) == set(wanted) and len(names) == len(wanted):
             return
         given = Counter(names)
@@ -182,11 +202,11 @@ class Fitting:
         )
 
     def check(self, schema: Schema) -> None:
-        """Check that columns can be cast, unless the schema is that of the last batch; raises as :meth:`fit`."""
+        """Check that columns can be cast, unless the schema is that of the last batch; raises as :meth:`cast`."""
         if self._last is not None and schema.equals(self._last):
             return
         self._check_names(schema.names)
-        for target in self.wanted:
+        for target in self.target:
             field = schema.field(target.name)
             where = f"column {shown(field.name)}"
             _check_zones(field.type, target.type, where)
@@ -198,22 +218,47 @@ class Fitting:
                 ) from None
         self._last = schema
 
-    def _fitted(self, batch: RecordBatch) -> pa.RecordBatch:
+    def _cast(self, batch: RecordBatch) -> pa.RecordBatch:
         columns = []
-        for field in self.wanted:
+        for field in self.target:
             column = batch.column(field.name)
             with at("column", field.name):
-                columns.append(column if column.type == field.type else _cast(column, field.type))
-        fields = [field.with_nullable(True) for field in self.wanted]
-        return RecordBatch(Schema(fields), batch.num_rows, columns).cast(self.wanted).to_pyarrow()
+                column = column if column.type == field.type else _cast(column, field.type)
+                if field.name in self._times:
+                    _check_times(column, self._times[field.name])
+                columns.append(column)
+        fields = [field.with_nullable(True) for field in self.target]
+        return RecordBatch(Schema(fields), batch.num_rows, columns).cast(self.target).to_pyarrow()
 
 
 def _cast(column: Array, type: DataType) -> Array:
     try:
         return column.cast(type)
     except InvalidData as error:
-        error.hint = error.hint and "round the values first, or declare another type"
+        error.hint = error.hint and ROUND
         raise
+
+
+def _check_times(array: Any, type: Any) -> None:
+    """Refuse fractions of a second that a Spark type does not have: Arrow's type is the same for all of them."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type, StructType):
+        for child, field in zip(array.flatten(), type.fields, strict=True):
+            with at("field", field.name):
+                _check_times(child, field.dataType)
+    elif isinstance(type, ArrayType):
+        _check_times(array.flatten(), type.elementType)
+    elif isinstance(type, MapType):
+        for child, part in zip(array.flatten().flatten(), (type.keyType, type.valueType), strict=True):
+            _check_times(child, part)
+    elif type.typeName() == "time":
+        odd = array.values % 10 ** (9 - type.precision) != 0
+        mask = array._mask()
+        rows = np.flatnonzero(odd if mask is None else odd & mask)
+        if len(rows):
+            value = array.values[rows[0]]
+            raise InvalidData(f"value {value} ns at row {rows[0]} does not fit {type.simpleString()}", hint=ROUND)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -279,15 +324,14 @@ def _parsed(spark: SparkSession, schema: str, timestamps: str | None) -> Any:
     return struct[0].dataType if alone else struct
 
 
-def expected_by_spark(struct: Any) -> pa.Schema:
-    """Return the Arrow schema that Spark expects from a function, whose columns are matched by name.
+def check_unique(struct: StructType) -> None:
+    """Check that columns can be matched by name.
 
     Raises
     ------
     InvalidType
-        If Spark does not accept such columns from Python, or names are duplicated.
+        If two have the same name.
     """
     for name, count in Counter(struct.names).items():
         if count > 1:
             raise InvalidType(f"schema: {count} columns are named {name!r}, and columns are matched by name")
-    return arrow_schema(struct)

@@ -227,9 +227,9 @@ def share(
     If it fails or is interrupted, nothing of the frame is left on the driver's host. On other hosts, many short tasks
     remove what finished ones have written; what they do not reach is left until its executor ends.
 
-    The rows are computed once; what is written to the source afterwards does not change the frame. If executors on
-    several hosts are lost together with their objects, Spark computes these partitions again; if the source then gives
-    another number of rows or another schema, the job fails with our InvalidData.
+    The rows are computed once; what is written to the source afterwards does not change the frame. If an executor on
+    another host is lost together with its objects, Spark computes these partitions again. They count only if all their
+    rows are the same; otherwise jobs fail with our ObjectNotFound.
 
     Columns may have any names. Intervals of months, for which pyarrow has no type, have to be cast first. Without any
     rows, the frame has the columns that ``function`` returns for a batch without rows.

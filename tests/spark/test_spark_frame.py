@@ -92,6 +92,10 @@ def test_the_session_is_optional(kind: str, request: pytest.FixtureRequest, home
             frame.map(len, "n lon")
         with pytest.raises(Exception, match=r"InvalidType: the function returned .* it lacks 'n'"):
             frame.map(lambda table: table, "n long").collect()
+        with pytest.raises(Exception, match=r"InvalidType: expected from the function: .* found None; it may lack a"):
+            frame.map(lambda table: None, "n long").collect()
+        with pytest.raises(sa.InvalidType, match=r"expected from the function: .* found None; it may lack a `return`"):
+            sas.share(session.range(3), home, function=lambda batches: None)
         found = frame.map(lambda table: table, "id long")
         assert found.sparkSession is session
         assert sorted(row.id for row in found.collect()) == [0, 1, 2, 3]
@@ -143,6 +147,30 @@ def test_to_df_is_what_was_shared(spark: Any, home: str) -> None:
             return [repr(row) for row in sorted(each.toDF(*columns).collect(), key=lambda row: row["c13"])]
 
         assert rows(again) == rows(df)
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_columns_keep_their_metadata(kind: str, request: pytest.FixtureRequest, home: str) -> None:
+    """Comments, labels of pyspark.ml and all else, in each frame that has rows of the DataFrame."""
+    spark = request.getfixturevalue(kind)
+    said = {"comment": "a & b", "ml_attr": {"vals": ["x", "y"], "type": "nominal"}}
+    df = spark.range(4).selectExpr("id", "id AS kind").withMetadata("kind", said)
+    more = StructType([StructField("more", LongType(), False, {"unit": "m"})])
+
+    def metadata(frame: Any) -> dict[str, Any]:
+        return {field.name: field.metadata for field in frame.to_df().schema if field.metadata}
+
+    with sas.share(df, home) as frame, sas.share(df, home, function=iter) as computed:
+        for each in (frame, computed, pickle.loads(pickle.dumps(frame))):
+            assert metadata(each) == {"kind": said}
+            with each.with_columns(lambda table: {"more": table["id"]}, more) as wider:
+                assert metadata(wider) == {"kind": said, "more": {"unit": "m"}}
+            with each.with_columns(lambda table: {"kind": table["id"]}, "kind long") as other:
+                assert metadata(other) == {}
+        with frame.with_columns(lambda table: {"more": table["id"]}, more) as wider:
+            assert wider.to_df().schema == StructType([*df.schema, *more])
+    with sas.share_table(df.toArrow(), spark, home) as frame:
+        assert metadata(frame) == {"kind": said}
 
 
 def test_to_df_of_what_spark_has_not_seen(spark: Any, home: str) -> None:

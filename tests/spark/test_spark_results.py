@@ -25,17 +25,19 @@ pl = pytest.importorskip("polars")
 from pyspark.sql import Row  # noqa: E402
 from pyspark.sql import types as st  # noqa: E402
 
-from shmarrow.spark.results import PIECE_BYTES, Fitting, batches_of, expected_by_spark, pyarrow_batches  # noqa: E402
+from shmarrow.spark.results import PIECE_BYTES, SparkCaster, batches_of, check_unique, pyarrow_batches  # noqa: E402
 
 
-def fitting(*fields: tuple[Any, ...]) -> Fitting:
-    return Fitting(expected_by_spark(st.StructType([st.StructField(*field) for field in fields])))
+def caster(*fields: tuple[Any, ...]) -> SparkCaster:
+    struct = st.StructType([st.StructField(*field) for field in fields])
+    check_unique(struct)
+    return SparkCaster(struct)
 
 
 def fitted(found: Any, *fields: tuple[Any, ...]) -> Any:
     """Return what Spark would get, as one table of pyarrow's."""
-    fits = fitting(*fields)
-    return pa.Table.from_batches(fits.fit(found), fits.schema)
+    fits = caster(*fields)
+    return pa.Table.from_batches(fits.cast(found), fits.schema)
 
 
 ROWS = {"n": [1, 2], "word": ["a", None]}
@@ -68,7 +70,7 @@ def test_every_kind_of_result(kind: str) -> None:
 
 
 def test_nothing() -> None:
-    for nothing in (None, [], iter(()), [None, None], sa.table({"word": [], "n": []}), {"n": [], "word": []}):
+    for nothing in ([], iter(()), [None, None], sa.table({"word": [], "n": []}), {"n": [], "word": []}):
         assert fitted(nothing, N, WORD).num_rows == 0
 
 
@@ -80,7 +82,7 @@ def test_one_batch_is_held_at_a_time() -> None:
             made.append(number)
             yield {"n": [number]}
 
-    for number, batch in enumerate(fitting(N).fit(function())):
+    for number, batch in enumerate(caster(N).cast(function())):
         assert batch.to_pydict() == {"n": [number]}
         assert made == list(range(number + 1))
 
@@ -89,6 +91,7 @@ def test_one_batch_is_held_at_a_time() -> None:
     ("found", "message"),
     [
         ("text", "found str"),
+        (None, "found None; it may lack a `return`"),
         ([5], "found int"),
         ([(1, "x")], "found tuple"),
         ([Row(n=1)], r"found pyspark\..*Row"),
@@ -98,7 +101,7 @@ def test_one_batch_is_held_at_a_time() -> None:
 )
 def test_what_is_no_table(found: Any, message: str) -> None:
     with pytest.raises(sa.InvalidType, match=f"expected from the function: a dict of columns.*{message}"):
-        list(fitting(N).fit(found))
+        list(caster(N).cast(found))
     with pytest.raises(sa.InvalidType, match=message):
         list(batches_of(found))
 
@@ -136,7 +139,7 @@ def test_columns_are_matched_by_name() -> None:
     with pytest.raises(sa.InvalidType, match="it wants once 'n'"):
         fitted(twice, N)
     with pytest.raises(sa.InvalidType, match="schema: 2 columns are named 'n', and columns are matched by name"):
-        fitting(N, N)
+        caster(N, N)
     odd = {"a.b": [1], "": [2], "c`d": [3]}
     assert fitted(odd, *[(name, st.LongType()) for name in odd]).to_pydict() == odd
 
@@ -168,8 +171,8 @@ CASTS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("values", "type"), CASTS, ids=lambda each: str(getattr(each, "type", each)))
 def test_values_become_what_spark_expects(values: Any, type: Any) -> None:
-    fits = fitting(("x", type))
-    (batch,) = fits.fit(pa.record_batch({"x": values}))
+    fits = caster(("x", type))
+    (batch,) = fits.cast(pa.record_batch({"x": values}))
     assert batch.schema == fits.schema
     assert batch["x"].to_pylist() == values.to_pylist()
     batch.validate(full=True)
@@ -177,9 +180,31 @@ def test_values_become_what_spark_expects(values: Any, type: Any) -> None:
 
 def test_columns_of_the_right_type_are_not_copied() -> None:
     values, text = pa.array(range(100)), pa.array(["x"] * 100)
-    (batch,) = fitting(N, WORD).fit(pa.record_batch({"word": text, "n": values}))
+    (batch,) = caster(N, WORD).cast(pa.record_batch({"word": text, "n": values}))
     addresses = [[buffer and buffer.address for buffer in column.buffers()] for column in batch.columns]
     assert addresses == [[buffer and buffer.address for buffer in column.buffers()] for column in (values, text)]
+
+
+def nested_times(nanoseconds: list[int], type: Any) -> Iterator[Any]:
+    """Times alone, and in columns of other types."""
+    values = pa.array(nanoseconds, pa.time64("ns"))
+    yield values, type
+    yield pa.ListArray.from_arrays([0, len(values)], values), st.ArrayType(type)
+    yield pa.StructArray.from_arrays([values], ["t"]), st.StructType([st.StructField("t", type)])
+    keys = pa.array(range(len(values)), pa.int32())
+    yield pa.MapArray.from_arrays([0, len(values)], keys, values), st.MapType(st.IntegerType(), type)
+
+
+def test_times_with_the_fractions_that_their_types_have() -> None:
+    for p in range(10):
+        for values, type in nested_times([0, 7 * 10 ** (9 - p)], st.TimeType(p)):
+            assert (
+                fitted(pa.table({"x": values}), ("x", type))["x"]
+                .combine_chunks()
+                .equals(values.cast(caster(("x", type)).schema[0].type))
+            )
+    hidden = pa.array([[1], [2000]], pa.list_(pa.time64("ns"))).slice(1)
+    assert fitted(pa.table({"x": hidden}), ("x", st.ArrayType(st.TimeType(6)))).num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -194,6 +219,11 @@ def test_columns_of_the_right_type_are_not_copied() -> None:
         (pa.array([{"a": 1, "b": 2}]), st.StructType([st.StructField("a", st.LongType())]), sa.InvalidType,
          "column 'x': .*no exact cast"),
         (pa.array(["a"]).dictionary_encode(), st.LongType(), sa.InvalidType, "column 'x': .*no exact cast to int64"),
+        *[
+            (values, type, sa.InvalidData, rf"column 'x'.*: value {10 ** (8 - p)} ns at row 1 does not fit time\({p}\)")
+            for p in (0, 2, 3, 5, 6)
+            for values, type in nested_times([0, 10 ** (8 - p)], st.TimeType(p))
+        ],
     ],
 )  # fmt: skip
 def test_what_does_not_fit(values: Any, type: Any, error: Any, message: str) -> None:
@@ -246,14 +276,14 @@ def test_times_without_a_zone_are_not_taken_for_instants() -> None:
 
 def test_large_batches_are_cut() -> None:
     rows = 5 * PIECE_BYTES // 8
-    found = list(fitting(N).fit({"n": np.arange(rows)}))
+    found = list(caster(N).cast({"n": np.arange(rows)}))
     assert [batch.num_rows for batch in found] == [PIECE_BYTES // 8] * 5
     assert [int(batch["n"][0]) for batch in found] == list(range(0, rows, PIECE_BYTES // 8))
 
 
-def test_a_fitting_travels() -> None:
-    again = pickle.loads(pickle.dumps(fitting(N, WORD)))
-    assert [batch.to_pydict() for batch in again.fit(ROWS)] == [ROWS]
+def test_a_caster_travels() -> None:
+    again = pickle.loads(pickle.dumps(caster(N, WORD)))
+    assert [batch.to_pydict() for batch in again.cast(ROWS)] == [ROWS]
 
 
 @pytest.mark.parametrize(
@@ -268,4 +298,4 @@ def test_a_fitting_travels() -> None:
 )
 def test_schemas_that_spark_takes_from_no_function(type: Any) -> None:
     with pytest.raises(sa.InvalidType, match="column 'x y': Spark's Arrow code has no type for"):
-        fitting(("x y", type))
+        caster(("x y", type))

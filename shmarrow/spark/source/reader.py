@@ -43,8 +43,8 @@ from shmarrow.memory.location import is_shm, resolve
 from shmarrow.scans.filters import parse
 from shmarrow.scans.one_table import Scan
 from shmarrow.scans.sources import Fragment, find
-from shmarrow.spark._pyspark import arrow_schema, check_version
-from shmarrow.spark.results import Fitting
+from shmarrow.spark._pyspark import check_version
+from shmarrow.spark.results import SparkCaster
 from shmarrow.spark.source.messages import sendable
 from shmarrow.spark.types import spark_struct
 from shmarrow.types import Field, Schema
@@ -210,17 +210,17 @@ class Query:
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self.given = given
         self.limits = _limits(given)
-        self.fitting = Fitting(arrow_schema(schema))
+        self.caster = SparkCaster(schema)
         split = given.get("maxPartitionBytes", str(_SPLIT))
         if not split.isdecimal() or not int(split):
             raise InvalidArgument(f"option 'maxPartitionBytes' must be a number of bytes, found {shown(split)}")
         self.split_bytes = int(split)
         with at("option 'filters'"):
-            self.filters = _conditions(_json(given, "filters"), self.fitting.wanted)
-            parse(self.filters or [], self.fitting.wanted)  # raises here what is wrong with them
+            self.filters = _conditions(_json(given, "filters"), self.caster.target)
+            parse(self.filters or [], self.caster.target)  # raises here what is wrong with them
 
     def _scan(self, fragment: Fragment) -> Scan:
-        scan = Scan([fragment], self.fitting.wanted, self.limits)
+        scan = Scan([fragment], self.caster.target, self.limits)
         return scan.where(self.filters) if self.filters else scan
 
     def plan(self, fragments: list[Fragment]) -> list[InputPartition]:
@@ -250,9 +250,9 @@ class Query:
         seen = _state(fragment)  # before it is opened: one that is replaced in between is not what a task finds
         reader = scan._reader(0)
         keys = dict(fragment.keys)
-        schema = Schema([field if field.name in keys else _of(reader.schema, field) for field in self.fitting.wanted])
+        schema = Schema([field if field.name in keys else _of(reader.schema, field) for field in self.caster.target])
         with at(fragment):
-            self.fitting.check(schema)
+            self.caster.check(schema)
         if not isinstance(reader, RecordBatchFileReader):
             yield Piece(fragment, seen, None), seen[0]
             return
@@ -281,7 +281,7 @@ class Query:
                     )
                 with at(piece.fragment):
                     for batch in scan._batches(0, range(len(scan.schema)), scan.schema, piece.batches):
-                        yield from self.fitting.fit(batch)
+                        yield from self.caster.cast(batch)
 
 
 _PARSED: dict[str, Callable[[str], Any]] = {
