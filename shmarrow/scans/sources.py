@@ -35,6 +35,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -217,7 +218,7 @@ def leads_to_one(source: Any, fragments: Sequence[Fragment]) -> bool:
 def _named(source: str, path: str, trust: bool) -> Iterator[Fragment]:
     """The files of a path, a name or a pattern, or objects of a store."""
     if os.path.isdir(path):
-        yield from sorted(_files(path, (), (), trust), key=str)
+        yield from _of_directory(path, (), trust)
     elif os.path.lexists(path):
         yield Fragment(source)
     elif (parts := split_name(source)) is not None:
@@ -230,7 +231,16 @@ def _named(source: str, path: str, trust: bool) -> Iterator[Fragment]:
         memory.attach(source).close()  # raises the error, with its hints
 
 
-def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...], trust: bool) -> Iterator[Fragment]:
+def _of_directory(directory: str, keys: Keys, trust: bool) -> list[Fragment]:
+    """What is in a directory and its directories, in order, without the files that one of its directories replaces."""
+    replaced: set[str] = set()
+    fragments = list(_files(directory.rstrip("/") or "/", keys, (), trust, replaced))
+    return sorted([fragment for fragment in fragments if fragment.where not in replaced], key=str)
+
+
+def _files(
+    directory: str, keys: Keys, above: tuple[tuple[int, int], ...], trust: bool, replaced: set[str]
+) -> Iterator[Fragment]:
     """The files in a directory and its directories, and the objects of stores; links that lead back are an error."""
     if has_store(directory):
         store = _store(directory, trust)
@@ -246,11 +256,25 @@ def _files(directory: str, keys: Keys, above: tuple[tuple[int, int], ...], trust
         raise StorageError(errno.ELOOP, f"{directory!r} is a link to a directory that it is in")
     for entry in entries:
         if entry.name[0] in "._":
-            continue
-        if entry.is_dir():
-            yield from _files(entry.path, keys + keys_of(entry.name), (*above, identity), trust)
+            if entry.name == REPLACES:
+                replaced.update(replaced_by(entry.path, os.path.dirname(directory)))
+        elif entry.is_dir():
+            yield from _files(entry.path, keys + keys_of(entry.name), (*above, identity), trust, replaced)
         else:
             yield Fragment(entry.path, None, keys)
+
+
+REPLACES = "_replaces"
+"""A file in a directory that Spark wrote in place of others: their paths from the directory above, between NULs."""
+
+
+def replaced_by(path: str, above: str) -> list[str]:
+    """The paths of the files that such a file names; none if they were removed, as it is then."""
+    try:
+        names = Path(path).read_bytes().split(b"\0")
+    except FileNotFoundError:
+        return []
+    return [os.path.join(above, os.fsdecode(name)) for name in names if name]
 
 
 def _matches(pattern: str, in_memory: bool, trust: bool) -> Iterator[Fragment]:
@@ -267,7 +291,7 @@ def _matches(pattern: str, in_memory: bool, trust: bool) -> Iterator[Fragment]:
             continue  # what "**" matches besides the directory that it is in
         if os.path.isdir(path):
             whole.add(path)
-            yield from sorted(_files(path, keys_of(path[fixed:]), (), trust), key=str)
+            yield from _of_directory(path, keys_of(path[fixed:]), trust)
         else:
             name = SHM_SCHEME + path.removeprefix(f"{SHM_DIRECTORY}/") if in_memory else path
             yield Fragment(name, None, keys_of(os.path.dirname(path[fixed:])))

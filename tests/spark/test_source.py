@@ -213,44 +213,54 @@ def test_schemas_that_a_file_does_not_fit(tmp_path: Path) -> None:
 
 
 def test_jobs_at_the_same_time(tmp_path: Path) -> None:
-    """Appends do not disturb each other, and an overwrite removes what was there when it was committed."""
+    """An overwrite replaces what was there when it was planned: what others commit later stays, whoever is first."""
+    Job(tmp_path, range(5)).commit()
     jobs = [Job(tmp_path, range(i * 10, i * 10 + 10)) for i in range(3)]
-    replacing = Job(tmp_path, range(100, 110), overwrite=True)
+    replacing = [Job(tmp_path, range(i, i + 10), overwrite=True) for i in (100, 200)]
     jobs[0].commit()
     jobs[1].writer.abort(jobs[1].messages)
-    replacing.commit()
-    assert numbers(tmp_path) == list(range(100, 110))
+    replacing[0].commit()
+    assert numbers(tmp_path) == [*range(10), *range(100, 110)]
+    replacing[1].commit()
     jobs[2].commit()
-    assert numbers(tmp_path) == [*range(20, 30), *range(100, 110)]
+    expected = [*range(10), *range(20, 30), *range(100, 110), *range(200, 210)]
+    assert numbers(tmp_path) == sorted(row["id"] for row in rows_of(source(tmp_path))) == expected
     assert left(tmp_path) == {"_SUCCESS"}
     late = Job(tmp_path, range(3)).writer
     late.abort([])
     with pytest.raises(sa.ObjectNotFound, match="Either the job has ended without this task, or the path is not on"):
         late.files.write(late.files.temporary(late.job), [])
+    Job(tmp_path, range(3), overwrite=True).commit()
+    assert (numbers(tmp_path), len(list(tmp_path.iterdir()))) == ([0, 1, 2], 2)
 
 
-def test_a_commit_that_is_killed_loses_nothing(tmp_path: Path) -> None:
-    """An overwrite that is killed before any of its lines leaves all old rows or all new ones, and can be repeated."""
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_commit_that_is_killed_is_seen_as_a_whole_or_not_at_all(tmp_path: Path, overwrite: bool) -> None:
+    """Killed before any of its lines, it leaves the rows before or those after; then a job reads and replaces them."""
     old, new = list(range(10)), list(range(100, 110))
-    for point in range(0, 1000, 4):
+    before, after = old, new if overwrite else old + new
+    seen = set()
+    for point in range(0, 1000, 3):
         where = tmp_path / str(point)
         Job(where, old[:5]).commit()
         Job(where, old[5:]).commit()
 
         def commit() -> None:
-            job = Job(where, new, overwrite=True)  # noqa: B023
+            job = Job(where, new, overwrite)  # noqa: B023
             spark_kills.kill_at(tmp_path / "notes", point)  # noqa: B023
             job.commit()
 
         status = ended(forked(commit))
-        found = numbers(where)
-        assert set(old) <= set(found) or set(new) <= set(found), point
-        Job(where, new, overwrite=True).commit()
-        assert numbers(where) == new
+        found = sorted(row["id"] for row in rows_of(source(f"{where}//")))
+        assert found in (before, after), point
+        Job(where, [1000]).commit()
+        assert numbers(where) == [*found, 1000], point
+        Job(where, numbers(where), overwrite=True).commit()
+        assert numbers(where) == [*found, 1000], point
+        seen.add((found == after, status))
         if status == 0:
             break
-        assert status == -signal.SIGKILL
-    assert point > 20, "the commit was killed in several places"
+    assert seen == {(False, -signal.SIGKILL), (True, -signal.SIGKILL), (True, 0)}
 
 
 def test_a_link_in_the_place_of_the_marker_is_not_followed(tmp_path: Path) -> None:
@@ -275,7 +285,7 @@ def test_directories_that_are_not_written(tmp_path: Path) -> None:
     for path, error, said in [
         (tmp_path / "others", sa.InvalidData, r"a\.txt"),
         (tmp_path / "others" / "a.txt", sa.InvalidArgument, "expected a directory, found a file"),
-        (tmp_path / "parts", sa.InvalidType, "the names of directories in it give the column 'day'"),
+        (tmp_path / "parts", sa.InvalidType, "the names of directories give the column 'Day': append to .*Day=1'"),
         (tmp_path / "store", sa.InvalidArgument, "it is a store"),
         ("shm:x", sa.InvalidArgument, "it is a store"),
         ("hdfs://host/x", sa.InvalidArgument, "mounted file systems"),

@@ -59,8 +59,9 @@ def numbers(where: Path) -> list[int]:
 
 
 def left(where: Path) -> set[str]:
-    """List a directory without its files of rows."""
-    return {path.name for path in where.iterdir()} - {path.name for path in where.glob("part-*.arrow")}
+    """List a directory without its files of rows, each in the directory of its job."""
+    assert {path.name for path in where.glob("job-*/*") if not path.match("part-*.arrow")} == set()
+    return {path.name for path in where.iterdir()} - {path.name for path in where.glob("job-*")}
 
 
 def add(here: Path, *names: str) -> None:

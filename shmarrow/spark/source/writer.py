@@ -1,28 +1,24 @@
-"""`df.write.format("shmarrow")`: tasks write Arrow files where nobody looks, and a commit moves them.
+"""Writing directories of Arrow files: each job, and each batch of a stream, is a directory that appears by one rename.
 
 | in the directory | what it is |
 | --- | --- |
-| ``part-00000-<job>.arrow`` | a file of a job that was committed |
-| ``_temporary/<job>/`` | what the tasks of a job have written so far |
+| ``job-<job>/part-00000-<job>.arrow`` | a file of a job of `df.write`; jobs have the order in which they were planned |
+| ``batch=7/part-00000-<query>.arrow`` | a file of batch 7 of a query of `df.writeStream` |
+| ``job-<job>/_replaces`` | what this overwrite replaces and has not removed yet: readers leave it out |
+| ``_temporary/<job>/`` or ``batch=7/`` | what tasks have written so far, also those of a driver that was killed |
+| ``_temporary/<job>/whole/`` | the files of a job, which its commit collects, and renames as a whole |
 | ``_SUCCESS`` | a job was committed, and none is replacing the files |
 
 Invariants:
 
 * what can be refused is refused while Spark plans the write, before a task runs;
 * each attempt of a task writes a file of its own, and a commit takes the files that Spark names, and no others;
-* an overwrite removes what was there when all new files are in the directory, and nothing else;
+* an overwrite replaces what was there when it was planned, and nothing else: what others commit meanwhile stays;
+* readers see all that a job does or nothing of it, wherever its driver is killed;
 * files have the types of Spark's own Arrow schema, with times in UTC and all fields nullable, whatever the settings of
   the session are.
 
-`df.writeStream.format("shmarrow")`: each batch of a stream is a directory that appears as a whole.
-
-| in the directory | what it is |
-| --- | --- |
-| ``batch=7/part-00000-<query>.arrow`` | a file of batch 7 of a query |
-| ``_temporary/batch=7/`` | what tasks have written of batch 7 so far, also those of a query that was killed |
-| ``_temporary/batch=7/whole/`` | the files of batch 7, which its commit collects, and renames as a whole |
-
-Invariants:
+Of streams:
 
 * a batch that is there stays as it is: after a restart, Spark repeats the last one, and its rows are there;
 * a batch of another query is an error. A query whose checkpoint was removed begins again with batch 0, and its rows
@@ -35,8 +31,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from glob import glob
@@ -62,7 +59,7 @@ from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.file.statistics import Collector
 from shmarrow.memory.host import host_name
 from shmarrow.memory.location import is_shm, refused
-from shmarrow.scans.sources import find, open_fragment
+from shmarrow.scans.sources import REPLACES, find, is_visible, open_fragment, replaced_by
 from shmarrow.spark import _pyspark
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
 from shmarrow.spark.source.messages import sendable
@@ -158,17 +155,63 @@ class Files:
             ) from None
         return path
 
-    def clear(self, kept: Collection[str]) -> None:
-        """Remove all that readers see, but what is named."""
-        for entry in list(os.scandir(self.directory)):
-            if entry.name[0] not in "._" and entry.name not in kept:
-                (shutil.rmtree if entry.is_dir(follow_symlinks=False) else os.unlink)(entry.path)
+    def plan_overwrite(self, work: str, name: str) -> None:
+        """Write down what the directory of this name will replace: all that is there now, but this one."""
+        old = b"\0".join([os.fsencode(path) for path in _paths(self.directory) if path.partition("/")[0] != name])
+        with open(os.path.join(self.temporary(work), REPLACES), "wb") as file:
+            file.write(old)
+
+    def commit(self, work: str, name: str, files: Mapping[str, str]) -> None:
+        """Make files, each with its new name and its path, a directory of this name."""
+        whole = os.path.join(self.temporary(work), "whole")
+        shutil.rmtree(whole, ignore_errors=True)
+        os.mkdir(whole)
+        for new, path in files.items():
+            os.rename(path, os.path.join(whole, new))
+        with suppress(FileNotFoundError):  # it replaces nothing
+            os.rename(os.path.join(self.temporary(work), REPLACES), os.path.join(whole, REPLACES))
+        os.rename(whole, os.path.join(self.directory, name))
+
+    def remove_replaced(self) -> None:
+        """Remove what overwrites have replaced, also those whose driver was killed before it did."""
+        for list_of in glob(f"*/{REPLACES}", root_dir=self.directory):
+            path = os.path.join(self.directory, list_of)
+            for old in replaced_by(path, self.directory):
+                with suppress(FileNotFoundError, NotADirectoryError):  # others remove it, too
+                    _remove(old)
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
     def discard(self, name: str) -> None:
         """Remove a directory in which tasks wrote."""
         shutil.rmtree(self.temporary(name), ignore_errors=True)
         with suppress(OSError):  # others write
             os.rmdir(self.temporary(""))
+
+
+def _paths(directory: str, above: str = "") -> Iterator[str]:
+    """All that readers may see, and what is in directories that they look into, each directory after its files."""
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if above or is_visible(entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _paths(entry.path, f"{above}{entry.name}/")
+            yield above + entry.name
+
+
+def _remove(path: str) -> None:
+    """Remove a file, a link, or a directory if it is empty."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        os.unlink(path)
+        return
+    try:
+        os.rmdir(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # what came later stays
+            raise
 
 
 def _directory(text: str | None) -> str:
@@ -230,7 +273,8 @@ class Writer(DataSourceArrowWriter):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        self.job = str(uuid.uuid4())
+        now = time.time_ns() // 1_000_000
+        self.job = str(uuid.UUID(int=now << 80 | uuid.uuid4().int & (1 << 80) - 1))  # in the order of time
         self.overwrite = overwrite
         with sendable():
             self.files = Files(given, schema)
@@ -238,6 +282,13 @@ class Writer(DataSourceArrowWriter):
             if not overwrite and os.path.isdir(self.files.directory):
                 _check_append(self.files)
             make_directory(self.files.temporary(self.job))
+            if overwrite:
+                self.files.plan_overwrite(self.job, self.name)
+
+    @property
+    def name(self) -> str:
+        """The name of the directory of this job."""
+        return f"job-{self.job}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one partition; runs in a task."""
@@ -247,7 +298,7 @@ class Writer(DataSourceArrowWriter):
             return Written(context.partitionId(), self.files.write_rows(self.files.temporary(self.job), iterator))
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Move the files of the tasks into the directory; runs where Spark planned the write."""
+        """Give the files of the tasks a directory; runs where Spark planned the write."""
         with writing_to(self.files.directory):
             written = [task for task in messages if task is not None and task.path is not None]
             if not written:  # no rows, and the columns are kept
@@ -256,10 +307,8 @@ class Writer(DataSourceArrowWriter):
             if self.overwrite:
                 with suppress(FileNotFoundError):
                     os.unlink(success)
-            for task in written:
-                os.rename(task.path, os.path.join(self.files.directory, task.name(self.job)))
-            if self.overwrite:
-                self.files.clear([task.name(self.job) for task in written])
+            self.files.commit(self.job, self.name, {task.name(self.job): task.path for task in written})
+            self.files.remove_replaced()
             made = os.path.join(self.files.temporary(self.job), "_SUCCESS")
             with open(made, "wb"):
                 pass
@@ -271,21 +320,26 @@ class Writer(DataSourceArrowWriter):
         self.files.discard(self.job)
 
 
-def _check_append(files: Files) -> None:
+def _check_append(files: Files, tries: int = 10) -> None:
     """Check that files can be read together with those that are there: with equal columns, in any order."""
-    there = find(files.directory)
-    if not there:
-        return
-    with at(there[0]):
-        before = spark_struct(open_fragment(there[0], DEFAULT_LIMITS).schema)
+    try:
+        there = find(files.directory)
+        if not there:
+            return
+        with at(there[0]):
+            before = spark_struct(open_fragment(there[0], DEFAULT_LIMITS).schema)
+    except ObjectNotFound:  # removed by an overwrite that ends now
+        if not tries:
+            raise
+        return _check_append(files, tries - 1)
     given = spark_struct(files.schema)
-    keys = {name.lower() for fragment in there for name, _ in fragment.keys}
-    known, mine = [{field.name: field.dataType for field in struct} for struct in (before, given)]
-    taken = [name for name in mine if name.lower() in keys]
-    if taken:
+    keys = sorted({name for fragment in there for name, _ in fragment.keys})
+    if keys:
         raise InvalidType(
-            f"cannot append to {files.directory!r}: the names of directories in it give the column {shown(taken[0])}"
+            f"cannot append to {files.directory!r}, where the names of directories give the column {shown(keys[0])}: "
+            f"append to one of these directories, such as {os.path.dirname(str(there[0]))!r}"
         )
+    known, mine = [{field.name: field.dataType for field in struct} for struct in (before, given)]
     if known != mine:
         raise InvalidType(
             f"cannot append to {files.directory!r}, where {str(there[0])!r} has {before.simpleString()}: the DataFrame "
@@ -342,18 +396,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Give a batch its name; runs where Spark plans the query."""
         name = f"batch={batchId}"
         with writing_to(self.files.directory):
-            written = [task for task in messages if task is not None and task.path is not None]
+            tasks = [task for task in messages if task is not None]
+            files = {task.name(task.query): task.path for task in tasks if task.path is not None}
             if batchId == 0 and not self.overwrite:
                 self._check_first(name)
-            if written and not self._is_there(name, written[0].query):
-                whole = os.path.join(self.files.temporary(name), "whole")
-                shutil.rmtree(whole, ignore_errors=True)
-                os.mkdir(whole)
-                for task in written:
-                    os.rename(task.path, os.path.join(whole, task.name(task.query)))
-                os.rename(whole, os.path.join(self.files.directory, name))
-            if self.overwrite:
-                self.files.clear([name])
+            if (files or self.overwrite) and not self._is_there(name, tasks[0].query if tasks else ""):
+                make_directory(self.files.temporary(name))
+                if self.overwrite:
+                    self.files.plan_overwrite(name, name)
+                self.files.commit(name, name, files)
+            self.files.remove_replaced()
             self.files.discard(name)
 
     def _check_first(self, name: str) -> None:
@@ -367,7 +419,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         path = os.path.join(self.files.directory, name)
         if not os.path.isdir(path):
             return False
-        other = next((name for name in os.listdir(path) if query not in name), None)
+        other = next((name for name in os.listdir(path) if is_visible(name) and query not in name), None)
         if other is not None:
             raise self._of_another(path, other)
         return True
