@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from shmarrow.interchange.convert import convert as convert
     from shmarrow.interchange.handles import Handle as Handle
     from shmarrow.interchange.handles import handle as handle
+    from shmarrow.interchange.write import write as write
     from shmarrow.ipc import new_file as new_file
     from shmarrow.ipc import new_stream as new_stream
     from shmarrow.ipc import open_file as open_file
@@ -171,6 +172,7 @@ if not TYPE_CHECKING:
             ".interchange.convert": "convert",
             ".interchange.handles": "Handle handle",
             ".ipc": "new_file new_stream open_file open_stream",
+            ".interchange.write": "write",
             ".ipc.tensor.bundle": "Bundle load_tensors save_tensors",
             ".casts.python": "DayTime MonthDayNano",
             ".layout.binary": "BinaryArray",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from shmarrow.columns.chunked import ChunkedArray
+    from shmarrow.interchange.write import Written
     from shmarrow.layout import Array
 
 Key = int | str
@@ -592,6 +593,12 @@ class Columns(Generic[Column]):
         from shmarrow.types.for_consumer import rows_for
 
         return rows_for(self, name, lossy)
+
+    def write(self, where: Any, **options: Any) -> Written:
+        """Write the rows as :func:`shmarrow.write` does, whose options and errors these are."""
+        from shmarrow.interchange.write import write
+
+        return write(self, where, **options)
 
     def to_pandas(
         self,

@@ -47,6 +47,8 @@ from shmarrow.types.schema import with_nulls
 if TYPE_CHECKING:
     import polars as pl
 
+    from shmarrow.interchange.write import Written
+
 Fit = Callable[[RecordBatch], RecordBatch]
 
 
@@ -237,6 +239,12 @@ class Scan:
     def to_reader(self) -> RecordBatchReader:
         """Return a reader over the batches, each read when it is asked for."""
         return RecordBatchReader.from_batches(self.schema, self)
+
+    def write(self, where: Any, **options: Any) -> Written:
+        """Write the rows as :func:`shmarrow.write` does, whose options and errors these are, a batch at a time."""
+        from shmarrow.interchange.write import write
+
+        return write(self, where, **options)
 
     def to_polars(self) -> pl.LazyFrame:
         """Return a lazy frame of Polars: a query reads the columns that it needs, and only as many rows.

@@ -179,7 +179,11 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
 REFUSED = {
     "no such file": (("gone", "x.arrow"), 3, "gone"),
     "no suffix": (("in.arrow", "x"), 2, "the suffix is not that of a format for rows; use one of .arrow"),
-    "no format": (("in.arrow", "x.arrow", "--to", "xlsx"), 2, "no format here is named 'xlsx'; expected one of arrow,"),
+    "no format": (
+        ("in.arrow", "x.arrow", "--to", "xlsx"),
+        2,
+        "no format of rows is named 'xlsx'; expected one of arrow,",
+    ),
     "not written": (("in.arrow", "x.jsonl"), 2, "the suffix is not that of a format for rows; use one of .arrow"),
     "rows as tensors": (("in.arrow", "x.safetensors"), 2, "the suffix is not that of a format for rows"),
     "tensors as rows": (("in.tensors", "x.arrow"), 2, "the suffix is not that of a format for tensors; use one of"),

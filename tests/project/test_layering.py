@@ -90,14 +90,15 @@ MOST_IN_A_CIRCLE = 16
 """The most files that may import each other."""
 
 DOORS = {
-    "columns.base": {"interchange.pandas"},
+    "columns.base": {"interchange.pandas", "interchange.write"},
     "columns.chunked": {"interchange.pandas"},
     "layout.array": {"interchange.jax", "interchange.pandas"},
+    "scans.one_table": {"interchange.write"},
     "tensor.convert": {"interchange.torch"},
     "tensor.dense": {"interchange.jax", "interchange.torch"},
     "tensor.sparse": {"interchange.sparse", "interchange.torch"},
 }
-"""What leads to another library: the files whose methods import a higher one, and what they import."""
+"""What leads to another library, or writes: the files whose methods import a higher one, and what they import."""
 
 SURFACE_USE = {("cli", "")}
 
