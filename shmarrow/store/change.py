@@ -86,7 +86,9 @@ def last_names(directory: Directory, file: int, allocated: int, parts: range, na
         try:
             status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
         except OSError:  # of a removed object that is attached, or somebody else has removed it
-            sizes[name] = 0 if part else allocated
+            if part:
+                break  # linked in order, and unlinked in reverse: whatever number of parts a slot claims
+            sizes[name] = allocated
             continue
         names[status.st_ino] += 1
         if names[status.st_ino] >= status.st_nlink:

@@ -335,10 +335,12 @@ def remove_all(catalog: Catalog, slots: list[int], generations: list[int], colle
 def _sweep(catalog: Catalog) -> None:
     """Free all removed slots that are no longer attached."""
     catalog.pins.swept = 0
-    done = not catalog.state().removed
-    while not done:
+    done, left = not catalog.state().removed, catalog.memory.slots // _SWEPT + 1
+    while not done and left:
         with catalog.change() as change:
+            free = change.state["free"]
             done = change.sweep(_SWEPT)
+            left -= change.state["free"] == free  # a damaged list of what is attached may lead back
 
 
 def collect(catalog: Catalog) -> list[str]:

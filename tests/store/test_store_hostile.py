@@ -190,3 +190,50 @@ def test_what_was_deleted_is_not_rescued(tmp_path: Path) -> None:
         with pytest.raises(sa.StorageError, match="anyone may write to it"):
             new.rescue(tmp_path / "store")
         assert list(new.rescue(tmp_path / "store", trust=True)) == ["shared"]  # the name is taken
+
+
+LIES = {
+    "parts of an object": ("live", "parts", 0xFFFFFFFF),
+    "parts of a removed object": ("gone", "parts", 0xFFFFFFFF),
+    "a list of removed objects that leads back": ("gone", "next", None),
+    "a chain that leads back": ("live", "next", None),
+    "bytes of an object": ("live", "allocated", (1 << 64) - 1),
+    "size of an object": ("live", "size", (1 << 64) - 1),
+    "length of a name": ("live", "name_length", 0xFFFFFFFF),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_no_number_of_a_control_file_is_believed(tmp_path: Path, lie: str) -> None:
+    """Whatever a slot claims, with a checksum that is right: each call ends soon, with a result or our error."""
+    state, field, value = LIES[lie]
+    with sa.Store(tmp_path / "store", 1 << 20) as store:
+        for name in ("live", "gone", "also gone"):
+            store.put(name, np.arange(2000))
+        slots = {name: store.info(name) for name in store}
+        held = store.get("gone"), store.get("also gone")
+        store.delete(prefix="gone")
+        store.delete(prefix="also")
+        with (tmp_path / "store" / p.CONTROL).open("r+b") as control:
+            data = bytearray(control.read())
+            for number in range(len(slots)):
+                at = p.SLOTS + number * p.SLOT_SIZE
+                if data[at + p.SLOT["state"][0]] == {"live": p.LIVE, "gone": p.GONE}[state]:
+                    own = number + 1 if value is None else value
+                    hostile_store._put(data, at + p.SLOT[field][0], p.SLOT[field][1], own)
+                    hostile_store._seal(data, at)
+                    control.seek(at)
+                    control.write(data[at : at + p.SLOT_SIZE])
+        code = """
+        import numpy as np, shmarrow as sa
+        with sa.Store(where) as store:
+            for use in (
+                store.stats, store.names, lambda: store.get("live"), lambda: store.info("live"), lambda: store.evict(1),
+                lambda: store.put("large", np.arange(130_000)), lambda: store.put("small", 1), store.collect, store.clear,
+            ):
+                try: use()
+                except sa.ShmarrowError: pass
+        result = None
+        """
+        lab.run(code, where=store.path, timeout=10)
+        del held

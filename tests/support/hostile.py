@@ -33,7 +33,7 @@ import shmarrow as sa
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.message.decode import message_at
 
-SECONDS = 6.0
+SECONDS = 5.0
 """Of the processor's time, so that nothing depends on what else the machine does."""
 MEMORY = 256 << 20
 

@@ -36,11 +36,22 @@ def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
     where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
     settings._prime = lambda: (1 << 60) + 33  # so that a number gives the same chains each time
-    catalog._STUCK_SECONDS = space._PATIENCE = 0.02  # nobody here ends a change, or makes room
+    catalog._STUCK_SECONDS = catalog.PATIENCE = space._PATIENCE = 0.02  # nobody here ends a change, or makes room
     with sa.Store(where, 1 << 22, mode=0o644, owned=True) as store:
         for number in range(40):
             store.put(f"name/{number}", np.arange(number))
         store.put("batch", sa.record_batch({"x": [1, 2, 3], "s": ["a", None, "c"]}))
+        for number in range(8):
+            store.put(f"large/{number}", np.arange(1000 + number))
+        rows = store.get(store.put("rows", sa.record_batch({"x": np.arange(1000), "s": [str(i) for i in range(1000)]})))
+        for number in range(3):
+            store.put(f"shared/{number}", rows.slice(number), reuse=True)
+        gone = [rows, *(store.get(f"large/{number}") for number in range(3)), store.get("shared/0")]
+        store.delete(prefix="large/0")
+        store.delete(prefix="large/1")
+        store.put("large/2", np.arange(2000), overwrite=True)
+        store.delete("shared/0")
+        store.delete("rows")
         store.put("short", 1, expire_after=0)
         store.protect("name/1")
         held = [store.get("name/2"), store.get("name/3")]
@@ -50,7 +61,7 @@ def template() -> tuple[bytes, dict[str, bytes]]:
         store.rename("name/30", "renamed")
         draft = store.new_draft("draft", sa.schema([("x", sa.int64())]), 1 << 18)
         files = {path.name: path.read_bytes() for path in where.iterdir() if path.is_file()}
-        del held, draft
+        del held, draft, gone, rows
     shutil.rmtree(where)
     control = files.pop("control")
     try:
@@ -261,7 +272,14 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
     def scanned() -> list[Any]:
         return [store.get(each.name) for each in store.scan()]
 
-    known = [*(f"name/{number}" for number in (0, 1, 3, 10, 33, 39)), "batch", "renamed"]
+    def swept() -> list[str]:
+        held = [store.get(each.name) for each in store.scan()]
+        store.clear()
+        store.collect()
+        del held
+        return store.collect()
+
+    known = [*(f"name/{number}" for number in (0, 1, 3, 10, 33, 39)), "batch", "renamed", "large/3", "shared/1"]
     name = chance.choice(known)
     return [
         store.names, lambda: list(store), lambda: len(store), store.stats, scanned, watched, created, pinned,
@@ -276,7 +294,7 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
         lambda: [store.put(f"extra/{number}", number, overwrite=True) for number in range(70)],
         lambda: store.delete(name), lambda: store.delete(prefix="name/3"),
         lambda: store.rename(name, "other", overwrite=True),
-        lambda: store.expire_after(name, 0), lambda: store.protect(name), lambda: store.evict(10_000),
+        lambda: store.expire_after(name, 0), lambda: store.protect(name), lambda: store.evict(10_000), lambda: store.evict(200_000), swept,
         lambda: store.configure(capacity=1 << 21),
         lambda: store.get_or_put("computed", lambda: 1),
     ]  # fmt: skip
