@@ -6,6 +6,7 @@ the copy are removed from it, and their names are looked up at the end, all at a
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shmarrow.errors import StorageError
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.control import BUCKETS, Memory
@@ -20,17 +22,23 @@ from shmarrow.store.index import events_since, last_event
 from shmarrow.store.protocol import SLOT_WORDS, Entry
 
 _GENERATION = p.word("generation")
-_TRIES = 5
-_ROWS, _AT_ONCE = 1 << 16, 1 << 12
+_TRIES, _ROUNDS = 10, 20
+_ROWS = 1 << 12
+"""Slots that are copied between two looks at the events, of which 256 are kept."""
 Piece = dict[str, Any]
 
 
 def snapshot(catalog: Catalog, *fields: str, expired: bool = True) -> Iterator[Piece]:
-    """Iterate over the live objects in pieces of up to 65,536: ``slot``, ``generation`` and the given fields.
+    """Iterate over the live objects in pieces of up to 4,096: ``slot``, ``generation`` and the given fields.
 
     Each field is an array, ``name`` a list of str. Takes no lock: objects published or removed meanwhile may or may
-    not be included, but an object replaced or renamed meanwhile is included under exactly one name. Expired objects
-    are included if ``expired``.
+    not be included, but with names, an object replaced or renamed meanwhile is included under exactly one name.
+    Expired objects are included if ``expired``.
+
+    Raises
+    ------
+    StorageError
+        If other processes change names faster than they can be listed.
     """
     catalog.check_exists()
     memory = catalog.settled()
@@ -40,38 +48,49 @@ def snapshot(catalog: Catalog, *fields: str, expired: bool = True) -> Iterator[P
     for _ in range(_TRIES):
         touched = _Touched(memory)
         pieces = list(_pieces(memory, fields, expired, touched))
-        entries: list[Entry] = []
-        for _ in range(_TRIES):
-            memory = catalog.settled()
-            latest = touched.look(memory)
-            entries = [entry for entry in map(catalog.find, map(str.encode, touched.names)) if entry is not None]
-            if last_event(memory) == latest:
-                break
-        if not touched.lost:
+        if touched.look_up(catalog):
             break
+        memory = catalog.settled()
+    else:
+        raise StorageError(
+            errno.EBUSY,
+            f"cannot list the store {catalog.directory.name!r}: other processes change it faster than its names can be "
+            f"read, as {_TRIES} attempts show",
+            hint="list it again when they change less; get, wait and watch need no list",
+        )
     for piece in pieces:
-        yield _kept(piece, [name not in touched.names for name in piece["name"]]) if touched.names else piece
-    for entry in entries:
-        if expired or not entry.expired:
+        yield _kept(piece, [name not in touched.entries for name in piece["name"]]) if touched.entries else piece
+    for entry in touched.entries.values():
+        if entry is not None and (expired or not entry.expired):
             values = {**entry._asdict(), "used": catalog.used(entry.slot)}
             row = {field: np.array([values[field]]) for field in ("slot", "generation", *fields) if field != "name"}
             yield {**row, "name": [entry.name.decode()]}
 
 
 class _Touched:
-    """The names in events since now, updated by :meth:`look`; ``lost`` if some events were overwritten before."""
+    """The names in events since now, with what :meth:`look_up` finds for them; None for those that are gone."""
 
     def __init__(self, memory: Memory) -> None:
-        self.names: set[str] = set()
-        self.lost = False
+        self.entries: dict[str, Entry | None] = {}
+        self._new: set[str] = set()
+        self._lost = False
         self._last = last_event(memory)
 
-    def look(self, memory: Memory) -> int:
-        """Add the names of events since the last call; return the number of the last event."""
+    def look(self, memory: Memory) -> None:
+        """Add the names of events since the last look."""
         self._last, events = events_since(memory, self._last)
-        self.names |= {each.name.decode(errors="ignore") for each in events or ()}
-        self.lost |= events is None
-        return self._last
+        self._new |= {event.name.decode(errors="ignore") for event in events or ()}
+        self._lost |= events is None
+
+    def look_up(self, catalog: Catalog) -> bool:
+        """Look all names up, as they are at one moment; False if events were overwritten before a look."""
+        for _ in range(_ROUNDS):
+            self.look(catalog.settled())
+            if self._lost or not self._new:
+                return not self._lost
+            self.entries.update({name: catalog.find(name.encode()) for name in self._new})
+            self._new.clear()  # what was changed during that is in new events, and there is less of it each time
+        return False
 
 
 def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _Touched | None) -> Iterator[Piece]:
@@ -82,10 +101,7 @@ def _pieces(memory: Memory, fields: tuple[str, ...], expired: bool, touched: _To
     words = np.frombuffer(memory.bytes, "<u8", count * SLOT_WORDS, p.SLOTS).reshape(count, SLOT_WORDS)
     for start in range(0, count, _ROWS):
         part = words[start : start + _ROWS]
-        copied = np.empty((len(part), p.HEAD_WORDS), "<u8")
-        for low in range(0, len(part), _AT_ONCE):  # copy each slot once, so that its fields are in the CPU cache
-            copied[low : low + _AT_ONCE] = part[low : low + _AT_ONCE, : p.HEAD_WORDS]
-        heads = copied.view(p.HEAD_DTYPE)[:, 0]
+        heads = part[:, : p.HEAD_WORDS].copy().view(p.HEAD_DTYPE)[:, 0]
         live = (heads["state"] == p.LIVE) & (heads["generation"] - np.uint64(1) < last)
         if not expired:
             live &= (heads["expires"] == 0) | (heads["expires"] > time.time_ns())

@@ -228,8 +228,9 @@ def test_no_number_of_a_control_file_is_believed(tmp_path: Path, lie: str) -> No
         import numpy as np, shmarrow as sa
         with sa.Store(where) as store:
             for use in (
-                store.stats, store.names, lambda: store.get("live"), lambda: store.info("live"), lambda: store.evict(1),
-                lambda: store.put("large", np.arange(130_000)), lambda: store.put("small", 1), store.collect, store.clear,
+                store.stats, store.names, lambda: store.get("live"), lambda: store.info("live"),
+                lambda: store.evict(1), lambda: store.put("large", np.arange(130_000)), lambda: store.put("small", 1),
+                store.collect, store.clear,
             ):
                 try: use()
                 except sa.ShmarrowError: pass

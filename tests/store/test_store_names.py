@@ -8,8 +8,10 @@ import pickle
 import signal
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
+import lab
 import numpy as np
 import pytest
 from processes import end_well, ended, forked, killed_at_end
@@ -273,6 +275,45 @@ def test_wait(where: str) -> None:
         with pytest.raises(sa.ObjectNotFound, match=r"no object 'x' came within 0.1 s"):
             store.get("x", timeout=0.1)
         assert time.monotonic() - start >= 0.1
+
+
+def test_names_that_are_there_all_the_time_are_listed(where: str) -> None:
+    """Beside a process that replaces and renames objects without a pause; what cannot be listed is an error."""
+    code = """
+    import itertools, random, shmarrow as sa
+    names, chance = [f"{number}" for number in range(count)], random.Random(1)
+    with sa.Store(where) as store:
+        say("ready")
+        for turn in itertools.count():
+            store.put(chance.choice(names), turn, overwrite=True)
+            store.rename(f"moves {turn % 2}", f"moves {1 - turn % 2}")
+    """
+    count, listed = 20_000, 0
+    with sa.Store(where) as store:
+        for number in range(count):
+            store.put(f"{number}", number)
+        store.put("moves 0", 0)
+        expected = {f"{number}" for number in range(count)}
+        with lab.child(code, where=where, count=count) as child:
+            child.hear()
+            for turn in range(4):
+                store.put("x/a", turn)
+                store.put("x/b", turn)
+                for names in (store.names, lambda: [found.name for found in store.scan()], store.watch):
+                    with suppress(sa.StorageError):
+                        told = names()
+                        names_now = told if isinstance(told, list) else told.names
+                        moving = [name for name in names_now if name.startswith("moves")]
+                        assert expected <= set(names_now)
+                        assert (len(names_now), len(moving)) == (count + 3, 1)
+                        listed += 1
+                with suppress(sa.StorageError):
+                    assert store.delete(prefix="x/") == 2
+                    assert "x/a" not in store
+                for name in ("x/a", "x/b"):
+                    with suppress(sa.ObjectNotFound):
+                        store.delete(name)
+        assert listed > 0
 
 
 # --- pins, protection -------------------------------------------------------------------------------------------

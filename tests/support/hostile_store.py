@@ -294,7 +294,8 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
         lambda: [store.put(f"extra/{number}", number, overwrite=True) for number in range(70)],
         lambda: store.delete(name), lambda: store.delete(prefix="name/3"),
         lambda: store.rename(name, "other", overwrite=True),
-        lambda: store.expire_after(name, 0), lambda: store.protect(name), lambda: store.evict(10_000), lambda: store.evict(200_000), swept,
+        lambda: store.expire_after(name, 0), lambda: store.protect(name), lambda: store.evict(10_000),
+        lambda: store.evict(200_000), swept,
         lambda: store.configure(capacity=1 << 21),
         lambda: store.get_or_put("computed", lambda: 1),
     ]  # fmt: skip
