@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from stat import S_IMODE
 from typing import Any, NoReturn
 
@@ -57,6 +58,11 @@ class Source:
     def identity(self) -> tuple[int, int, int, int] | None:
         """Identity of the mapped file, as :attr:`shmarrow.segment.Segment.identity`; None if not mapped."""
         return None if self.mapping is None else self.mapping.identity
+
+    @property
+    def status(self) -> os.stat_result | None:
+        """The status of the mapped file when it was opened; None if not mapped."""
+        return None if self.mapping is None else self.mapping.status
 
     @property
     def mode(self) -> int | None:

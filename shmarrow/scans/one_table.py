@@ -12,8 +12,10 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -31,16 +33,18 @@ from shmarrow.errors import (
     InvalidData,
     Limits,
     ObjectNotFound,
+    StorageError,
     as_limits,
     at,
     counted,
     shown,
 )
 from shmarrow.habits import missing
+from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
-from shmarrow.scans.sources import Fragment, find, open_fragment, partition_values
+from shmarrow.scans.sources import Fragment, find, open_fragment, partition_values, version_of
 from shmarrow.types import DataType, Field, Schema
 from shmarrow.types.schema import with_nulls
 
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from shmarrow.interchange.write import Written
 
 Fit = Callable[[RecordBatch], RecordBatch]
+_LEAST_SPLIT = 1 << 20
 
 
 def scan(
@@ -160,9 +165,9 @@ class Scan:
         self._columns: Sequence[int] = range(len(schema))
         self._keys: dict[int, Array] = {}
         for i in [schema.index_of(name) for name in names if name in schema]:
-            field = schema.field(i)
-            with at("column", field.name):
-                self._keys[i] = partition_values(texts[field.name], field.type)
+            key = schema.field(i)
+            with at("column", key.name):
+                self._keys[i] = partition_values(texts[key.name], key.type)
 
     def _schema_of_first(self, keys: dict[str, DataType]) -> Schema:
         if not self._fragments:
@@ -267,7 +272,53 @@ class Scan:
         """
         return self.to_reader().__arrow_c_stream__(requested_schema, **unknown)
 
+    def plan(self, *, max_bytes: int | None = None, tasks: int = 1) -> list[Split]:
+        """Divide the scan into splits, which tasks of this or other processes read; in the order of the rows.
+
+        What directories and statistics rule out is in none of them. Each source is opened, to read its footer.
+
+        Parameters
+        ----------
+        max_bytes : int, optional
+            The most bytes of record batches in one split, unless it has only one; by default a source is one split.
+        tasks : int
+            More than 1 lowers ``max_bytes``, to 1 MiB at the least, so that there are about as many splits or more.
+
+        Raises
+        ------
+        ObjectNotFound, StorageError, InvalidData
+            If a source is not there, cannot be read, or is not Arrow data.
+
+        Examples
+        --------
+        >>> import shmarrow as sa
+        >>> scan = sa.scan([sa.table({"x": [1, 2, 3]}), sa.table({"x": [4, 5]})])
+        >>> [split.num_rows for split in scan.plan()]
+        [3, 2]
+        """
+        every = map(self._split, self._kept())
+        wholes = [split for split in every if split.batches != ()]
+        if tasks > 1:
+            share = max(sum([whole.nbytes for whole in wholes]) // tasks, _LEAST_SPLIT)
+            max_bytes = share if max_bytes is None else min(max_bytes, share)
+        return wholes if max_bytes is None else [split for whole in wholes for split in whole._divided(max_bytes)]
+
     # --- one source ---
+
+    def _split(self, number: int) -> Split:
+        """All batches of a source that may have rows."""
+        fragment = self._fragments[number]
+        version = None if fragment.store is None else version_of(fragment, None)  # before the object is looked up
+        reader = self._reader(number) if fragment.store is None else open_fragment(fragment, self._limits)
+        version = version_of(fragment, reader) if version is None else version
+        keys = {i: values._take(np.array([number])) for i, values in self._keys.items()}
+        scan = self._with(_fragments=(fragment,), _keys=keys, _readers={0: reader})
+        if not isinstance(reader, RecordBatchFileReader):
+            rows, size = (reader.num_rows, reader.nbytes) if isinstance(reader, Table) else (None, 0)
+            return Split(scan, None, rows, size if version is None else version[0], version)
+        whole = Split(scan, (), None, 0, version)
+        sizes = reader._block_sizes()
+        return whole._of(takewhile(lambda batch: batch < len(sizes), self._possible(number, reader)))
 
     def _kept(self) -> Sequence[int]:
         """The numbers of the sources that may have rows, as far as their directories tell."""
@@ -342,17 +393,17 @@ class Scan:
             return lambda batch: batch._with_schema(schema)
         places: list[int] = []
         special: dict[int, Callable[[RecordBatch], Array]] = {}
-        for to, (i, field) in enumerate(zip(columns, schema, strict=True)):
-            place = -1 if i in self._keys else i if same else self._place(found, i, field)
+        for to, (i, wanted) in enumerate(zip(columns, schema, strict=True)):
+            place = -1 if i in self._keys else i if same else self._place(found, i, wanted)
             places.append(place)
             if i in self._keys:
                 special[to] = _constant(self._keys[i].slice(number, 1))
             elif place < 0:
-                special[to] = _missing(field)
+                special[to] = _missing(wanted)
             elif not same and (
-                found.field(place).type != field.type or (field.required and found.field(place).nullable)
+                found.field(place).type != wanted.type or (wanted.required and found.field(place).nullable)
             ):
-                special[to] = _cast(place, field)
+                special[to] = _cast(place, wanted)
                 places[to] = -1
         name = str(self._fragments[number])
 
@@ -386,6 +437,100 @@ class Scan:
     def __repr__(self) -> str:
         parts = counted(len(self._fragments), "source"), counted(len(self.schema), "column")
         return f"<Scan of {', '.join(parts)}{', filtered' if self._filters else ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A part of a scan that one task reads: batches of one source; made by :meth:`Scan.plan`.
+
+    Iterating over it gives its batches, with the scan's columns, and the rows that fulfil its filters. It is pickled as
+    the name of its source, or with its rows if that is a table in memory.
+
+    Attributes
+    ----------
+    scan : Scan
+        The scan of this source alone.
+    batches : tuple of int or None
+        The numbers of the record batches in the file; None for all of a stream or a table.
+    num_rows : int or None
+        The number of rows in these batches before filters; None if the file's footer does not tell.
+    nbytes : int
+        The size of these batches in the file, or of the stream or table.
+    """
+
+    scan: Scan
+    batches: tuple[int, ...] | None
+    num_rows: int | None
+    nbytes: int
+    _version: tuple[int, int] | None = field(repr=False)
+
+    @property
+    def source(self) -> str:
+        """The absolute path or the name of the file or object."""
+        return str(self.scan._fragments[0])
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The columns of directories, with their values."""
+        return {self.scan._full.field(i).name: value[0] for i, value in self.scan._keys.items()}
+
+    @property
+    def source_schema(self) -> Schema:
+        """The schema of the source itself; errors as iterating over the split."""
+        schema: Schema = self._reader().schema
+        return schema
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        """Read the batches, any number of times.
+
+        Raises
+        ------
+        ObjectNotFound
+            If the source is not there any more.
+        StorageError
+            If it was changed after the scan was divided.
+        InvalidData
+            If it is broken.
+        """
+        self._reader()
+        return self.scan._batches(0, self.scan._columns, self.scan.schema, self.batches)
+
+    def to_table(self) -> Table:
+        """Return the rows as a table; errors as iterating over the split."""
+        return Table(self.scan.schema, list(self))
+
+    def _reader(self) -> Any:
+        """The reader of the source that was seen when the scan was divided."""
+        was_open = 0 in self.scan._readers
+        reader = self.scan._reader(0)
+        if not was_open and version_of(self.scan._fragments[0], reader) != self._version:
+            self.scan._readers.clear()
+            raise StorageError(errno.ESTALE, f"{self.source} was changed after the scan was divided", hint="scan again")
+        return reader
+
+    def _divided(self, max_bytes: int) -> Iterator[Split]:
+        """Splits of up to so many bytes, or of one batch."""
+        if self.batches is None or self.nbytes <= max_bytes:
+            yield self
+            return
+        sizes = self._reader()._block_sizes()
+        part: list[int] = []
+        size = 0
+        for batch in self.batches:
+            if part and size + sizes[batch] > max_bytes:
+                yield self._of(part)
+                part, size = [], 0
+            part.append(batch)
+            size += sizes[batch]
+        yield self._of(part)
+
+    def _of(self, batches: Iterable[int]) -> Split:
+        """A split of these batches of the same file."""
+        reader, chosen = self._reader(), tuple(batches)
+        rows = reader._block_rows()
+        count = None if rows is None else sum([rows[i] for i in chosen])
+        sizes = reader._block_sizes()
+        return replace(self, batches=chosen, num_rows=count, nbytes=sum([sizes[i] for i in chosen]))
 
 
 def _unpickled(state: dict[str, Any]) -> Scan:

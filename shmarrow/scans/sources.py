@@ -467,6 +467,25 @@ def open_fragment(fragment: Fragment, limits: Limits) -> Any:
     return reader
 
 
+def version_of(fragment: Fragment, reader: Any) -> tuple[int, int] | None:
+    """What tells an open source from one that has replaced it: size and time of change, or the generation in a store.
+
+    None for a reader or a table that was given as such.
+
+    Raises
+    ------
+    ObjectNotFound
+        If the object is not in the store any more.
+    """
+    if fragment.store is not None:
+        info = fragment.store.info(fragment.where)
+        return info.nbytes, info.generation
+    if not isinstance(fragment.where, str):
+        return None
+    status: os.stat_result = reader._source.status
+    return status.st_size, status.st_mtime_ns
+
+
 def the_one(where: Any, trust: bool = False) -> Fragment:
     """Find the one file or object that a name leads to; :func:`find` says what is accepted, and raised.
 

@@ -212,6 +212,11 @@ class RecordBatchFileReader(IndexedReader):
         sizes = file.footer.batches["metaDataLength"] + file.footer.batches["bodyLength"]
         return sizes.clip(0, len(file.data)).tolist()
 
+    def _block_rows(self) -> list[int] | None:
+        """The number of rows of each batch, if the footer has them."""
+        counts = self._opened().known_rows()
+        return None if counts is None else [rows for n, rows in counts for _ in range(n)]
+
     def __repr__(self) -> str:
         from shmarrow import display
 
