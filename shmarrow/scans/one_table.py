@@ -488,7 +488,7 @@ class Split:
         ObjectNotFound
             If the source is not there any more.
         StorageError
-            If it was changed after the scan was divided.
+            If it was changed after the scan was planned.
         InvalidData
             If it is broken.
         """
@@ -500,12 +500,14 @@ class Split:
         return Table(self.scan.schema, list(self))
 
     def _reader(self) -> Any:
-        """The reader of the source that was seen when the scan was divided."""
+        """The reader of the source as it was when the scan was planned."""
         was_open = 0 in self.scan._readers
         reader = self.scan._reader(0)
         if not was_open and version_of(self.scan._fragments[0], reader) != self._version:
             self.scan._readers.clear()
-            raise StorageError(errno.ESTALE, f"{self.source} was changed after the scan was divided", hint="scan again")
+            raise StorageError(
+                errno.ESTALE, f"{self.source} was changed after the query was planned; run the query again"
+            )
         return reader
 
     def _divided(self, max_bytes: int) -> Iterator[Split]:

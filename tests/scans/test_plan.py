@@ -92,7 +92,7 @@ def test_objects_of_a_store(shm_name: str) -> None:
         assert together(pickle.loads(pickle.dumps(splits))) == [1, *range(10_000)]
         store.put("b", big, overwrite=True)
         assert together(splits) == [1, *range(10_000)], "open splits have what was there"
-        with pytest.raises(sa.StorageError, match="b was changed after the scan was divided"):
+        with pytest.raises(sa.StorageError, match="b was changed after the query was planned"):
             together(pickle.loads(pickle.dumps(splits)))
         assert together(pickle.loads(pickle.dumps(scan.plan()))) == [1, *range(10_000)]
         store.destroy()

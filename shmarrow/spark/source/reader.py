@@ -20,8 +20,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
@@ -31,17 +30,15 @@ from shmarrow.errors import (
     InvalidType,
     Limits,
     ObjectNotFound,
-    StorageError,
     Unsupported,
     as_limits,
     at,
     shown,
 )
-from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.memory.host import host_name
-from shmarrow.memory.location import is_shm, resolve
+from shmarrow.memory.location import is_shm
 from shmarrow.scans.filters import parse
-from shmarrow.scans.one_table import Scan
+from shmarrow.scans.one_table import Scan, Split
 from shmarrow.scans.sources import Fragment, find
 from shmarrow.spark._pyspark import check_version
 from shmarrow.spark.results import SparkCaster
@@ -168,33 +165,6 @@ def _spark_schema(schema: Schema, columns: tuple[str, ...] | None) -> StructType
 # --- the rows ---------------------------------------------------------------------------------------------------
 
 
-class Piece(NamedTuple):
-    """A part of a file that a task reads.
-
-    Attributes
-    ----------
-    fragment : Fragment
-        The file.
-    seen : tuple of int
-        What :func:`_state` has said about it.
-    batches : list of int or None
-        The numbers of the record batches; None for all of a stream.
-    """
-
-    fragment: Fragment
-    seen: tuple[int, int]
-    batches: list[int] | None
-
-
-def _state(fragment: Fragment) -> tuple[int, int]:
-    """The size of a file in bytes, and when it was last changed, in ns, or its generation in a store."""
-    if fragment.store is not None:
-        found = fragment.store.info(fragment.where)
-        return found.nbytes, found.generation
-    status = os.stat(resolve(fragment.where)[1])
-    return status.st_size, status.st_mtime_ns
-
-
 class Query:
     """Reads columns of files, and the rows that fulfil filters; pickled into tasks.
 
@@ -219,69 +189,44 @@ class Query:
             self.filters = _conditions(_json(given, "filters"), self.caster.target)
             parse(self.filters or [], self.caster.target)  # raises here what is wrong with them
 
-    def _scan(self, fragment: Fragment) -> Scan:
-        scan = Scan([fragment], self.caster.target, self.limits)
-        return scan.where(self.filters) if self.filters else scan
-
     def plan(self, fragments: list[Fragment]) -> list[InputPartition]:
         """Splits: record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
-        pieces = [(piece, size) for fragment in fragments for piece, size in self._pieces(fragment)]
-        total = sum(size for _, size in pieces)
-        most = min(self.split_bytes, max(_LEAST_SPLIT, total // len(os.sched_getaffinity(0))))
-        splits: list[list[Piece]] = []
+        scan = Scan(fragments, self.caster.target, self.limits)
+        scan = scan.where(self.filters) if self.filters else scan
+        tasks = len(os.sched_getaffinity(0))
+        splits = scan.plan(max_bytes=self.split_bytes, tasks=tasks)
+        for split in {split.source: split for split in splits}.values():
+            found, keys = split.source_schema, split.values
+            with at(split.source):
+                wanted = self.caster.target
+                self.caster.check(Schema([field if field.name in keys else _of(found, field) for field in wanted]))
+        most = min(self.split_bytes, max(_LEAST_SPLIT, sum([split.nbytes for split in splits]) // tasks))
+        partitions: list[list[Split]] = []
         left = 0
-        for piece, size in pieces:
-            if not splits or size > left:
-                splits.append([])
+        for split in splits:
+            if not partitions or split.nbytes > left:
+                partitions.append([])
                 left = most
-            left -= size
-            last = splits[-1][-1] if splits[-1] else None
-            if last is not None and last.batches and piece.batches and last.fragment is piece.fragment:
-                last.batches.extend(piece.batches)
-            else:
-                splits[-1].append(piece)
-        return [InputPartition(split) for split in splits]
-
-    def _pieces(self, fragment: Fragment) -> Iterator[tuple[Piece, int]]:
-        """The record batches of a file that may have rows, and their sizes in bytes."""
-        scan = self._scan(fragment)
-        if not scan._kept():
-            return
-        seen = _state(fragment)  # before it is opened: one that is replaced in between is not what a task finds
-        reader = scan._reader(0)
-        keys = dict(fragment.keys)
-        schema = Schema([field if field.name in keys else _of(reader.schema, field) for field in self.caster.target])
-        with at(fragment):
-            self.caster.check(schema)
-        if not isinstance(reader, RecordBatchFileReader):
-            yield Piece(fragment, seen, None), seen[0]
-            return
-        sizes = list(reader._block_sizes())
-        for number in takewhile(lambda number: number < len(sizes), scan._possible(0, reader)):
-            yield Piece(fragment, seen, [number]), sizes[number]
+            left -= split.nbytes
+            partitions[-1].append(split)
+        return [InputPartition(some) for some in partitions]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of one split, as pyarrow's."""
+        """The batches of one partition, as pyarrow's."""
         with sendable():
-            for piece in partition.value:
+            for split in partition.value:
                 try:
-                    scan = self._scan(piece.fragment)
-                    scan._reader(0)
-                    now = _state(piece.fragment)
+                    batches = iter(split)
                 except (FileNotFoundError, ObjectNotFound) as error:
                     raise ObjectNotFound(
                         errno.ENOENT,
-                        f"{piece.fragment} is not on host {host_name()!r}: the query was planned while it was there",
+                        f"{split.source} is not on host {host_name()!r}: the query was planned while it was there",
                         hint="it was removed or overwritten since, or only other hosts have it: run the query again, "
                         "on paths that all hosts share",
                     ) from error
-                if now != piece.seen:
-                    raise StorageError(
-                        errno.ESTALE, f"{piece.fragment} was changed after the query was planned; run the query again"
-                    )
-                with at(piece.fragment):
-                    for batch in scan._batches(0, range(len(scan.schema)), scan.schema, piece.batches):
-                        yield from self.caster.cast(batch)
+                with at(split.source):
+                    for batch in batches:
+                        yield from self.caster.fit(batch)
 
 
 _PARSED: dict[str, Callable[[str], Any]] = {
