@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
-    from shmarrow.scans.one_table import Scan, scan
+    from shmarrow.scans.one_table import Scan, Split, scan
     from shmarrow.scans.sources import open
 
-__all__ = ["Scan", "open", "scan"]
+__all__ = ["Scan", "Split", "open", "scan"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, {".one_table": "Scan scan", ".sources": "open"})
+    __getattr__, __dir__ = lazy(__name__, {".one_table": "Scan Split scan", ".sources": "open"})
