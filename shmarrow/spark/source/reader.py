@@ -226,7 +226,7 @@ class Query:
                     ) from error
                 with at(split.source):
                     for batch in batches:
-                        yield from self.caster.fit(batch)
+                        yield from self.caster.cast(batch)
 
 
 _PARSED: dict[str, Callable[[str], Any]] = {
