@@ -50,7 +50,7 @@ def array(
     size : int, optional
         Maximum number of values to read.
     from_pandas : bool, optional
-        Whether NaN is null; by default, only in pandas objects.
+        Whether NaN is null; by default, only in pandas objects without a mask or Arrow's validity.
     safe : bool
         False converts values that do not fit ``type`` as ``cast(type, safe=False)`` does. Values of the wrong kind
         always raise.

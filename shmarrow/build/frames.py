@@ -18,6 +18,7 @@ import math
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,6 +218,10 @@ def read_frame(frame: Any, schema: Schema | None, preserve_index: bool | None, c
             frame = frame[list(columns)]
         except (KeyError, TypeError) as error:
             raise FieldNotFound(f"the frame lacks some of the columns: {error}") from None
+    try:
+        set(frame.columns)
+    except TypeError as error:
+        raise InvalidType(f"pandas makes no column of such a label: {error}") from None
     made = [FrameColumn(str(_text(label)), _text(label), values) for label, values in frame.items()]
     names = {column.name for column in made}
     levels: list[FrameColumn] = []
@@ -334,6 +339,7 @@ def _objects(values: Any) -> dict[str, Any]:
         )
     present = values[~absent].tolist()
     kinds = kinds_of(present)
+    items = _check_classes(present, kinds)
     if any(hasattr(kind, "tzinfo") and hasattr(kind, "year") for kind in kinds):
         zones = {str(value.tzinfo) for value in present}
         if len(zones) > 1:
@@ -341,7 +347,40 @@ def _objects(values: Any) -> dict[str, Any]:
                 f"its timestamps are of several time zones: {', '.join(sorted(zones)[:4])}",
                 hint="pandas.to_datetime(column, utc=True) makes them one",
             )
-    return {"object": sorted(kind.__name__ for kind in kinds), "missing": json.loads(next(iter(missing), "null"))}
+    form = {"object": sorted(kind.__name__ for kind in kinds), "missing": json.loads(next(iter(missing), "null"))}
+    return {**form, "items": items} if items else form
+
+
+def _check_classes(values: Sequence[Any], kinds: set[Any], depth: int = 0) -> str | None:
+    """Raise unless objects come back equal, and of their classes: a column, a list or a key has values of one class.
+
+    Returns the class of pandas' that the elements of lists have, which are restored to it.
+    """
+    kinds = kinds - {type(None)}
+    name = ", ".join(sorted(kind.__name__ for kind in kinds))
+    others = {kind for kind in kinds if not issubclass(kind, _NUMBERS) or kind is np.timedelta64}
+    of_pandas = depth == 1 and name in ("Timestamp", "Timedelta")
+    if others and (len(kinds) > 1 or not (depth == 0 or of_pandas or kinds <= _NESTED)):
+        text = f"its {'lists or dicts hold' if depth else 'objects are'} {name}, which would come back as another class"
+        raise InvalidType(text, hint=_BY_SCHEMA)
+    if kinds & {list, tuple, set, frozenset}:
+        items = list(chain.from_iterable(value for value in values if value is not None))
+        return _check_classes(items, kinds_of(items), depth + 1)
+    if kinds == {dict}:
+        rows = [value for value in values if value is not None]
+        if len(set(map(tuple, rows))) > 1:
+            raise InvalidType("its dicts have different keys, and would come back with all of them", hint=_BY_SCHEMA)
+        for key in rows[0]:
+            items = [row[key] for row in rows]
+            _check_classes(items, kinds_of(items), depth + 2)
+    return name if of_pandas else None
+
+
+_BY_SCHEMA = "Table.from_pandas(frame, schema) stores them as the schema says"
+_NUMBERS = (int, float, np.integer, np.floating, decimal.Decimal)
+"""Classes of numbers, which are equal whatever their class."""
+_NESTED = {str, bytes, dt.date, dt.time, dt.datetime, dt.timedelta, uuid.UUID, list, dict}
+"""Classes of what comes back as it was in a list or a dict."""
 
 
 def labels_form(labels: Any) -> Any:
@@ -361,6 +400,10 @@ def labels_form(labels: Any) -> Any:
         if kind == "ArrowDtype" and not _is_named(labels.dtype, dtype):
             raise InvalidType(f"pandas cannot make labels of {dtype} by that name", hint="use labels of another dtype")
         values = [to_json(label) for label in labels]
+        if kind in ("ArrowDtype", "Float32Dtype", "Float64Dtype") and any(
+            isinstance(label, (float, np.floating)) and label != label for label in labels
+        ):
+            raise InvalidType(f"NaN is a value in {dtype}, of which pandas makes no labels", hint="use float64")
     return {**form, "dtype": dtype, "values": values}
 
 

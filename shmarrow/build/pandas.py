@@ -81,11 +81,21 @@ def with_extension(values: Any, build: Callable[..., Any]) -> tuple[Any, dict[st
     dtype = getattr(values, "dtype", None)
     if dtype.__class__.__name__ == "CategoricalDtype":
         return _categorical(getattr(values, "array", values), lambda each: build(with_extension(each, build)[0])), None
+    if isinstance(dtype, np.dtype) and dtype.hasobject:
+        return without_missing(values), None
     write = _STORED.get(dtype.__class__.__name__)
     if write is None:
         return values, None
     array, name, parameters = write(values, build)
     return array, {"ARROW:extension:name": name, "ARROW:extension:metadata": json.dumps(parameters)}
+
+
+def without_missing(values: Any) -> list[Any]:
+    """Return objects with None for those that are missing to pandas; NaN inside of lists and dicts is a value."""
+    present = values.to_numpy(object, copy=True)
+    present[np.asarray(values.isna(), bool)] = None
+    items: list[Any] = present.tolist()
+    return items
 
 
 def _periods(values: Any, build: Callable[..., Any]) -> tuple[Any, str, dict[str, str]]:

@@ -51,7 +51,9 @@ _INTERFACES: dict[str, Reader] = {
 
 
 def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, bool]:
-    """Return an object as an array, ndarray or list, and whether NaN means null in it, as in pandas.
+    """Return an object as an array, ndarray or list, and whether NaN means null in it.
+
+    NaN is pandas' only mark for a missing value in an ndarray; where it has a mask or Arrow's validity, NaN is a value.
 
     Parameters
     ----------
@@ -71,7 +73,8 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
     """
     kind = obj.__class__
     if pandas.is_pandas(kind):
-        return pandas.values_of(obj, build, _by_interface), True
+        values = pandas.values_of(obj, build, _by_interface)
+        return values, values.__class__ is np.ndarray
     if any(hasattr(kind, method) for method in _INTERFACES):
         return _by_interface(obj), False
     if isinstance(obj, (str, bytes, bytearray, Mapping)):

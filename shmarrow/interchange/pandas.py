@@ -75,7 +75,10 @@ def _frame(rows: Any, described: _Described, writable: bool, options: dict[str, 
     for k, i in enumerate(places):
         with at("column", names[i]):
             if i in forms:
-                result.isetitem(k, _restored(rows.column(i), forms[i]))
+                values = _restored(rows.column(i), forms[i])
+                # Of an ndarray of objects, pandas would infer a dtype.
+                objects = isinstance(values, np.ndarray) and values.dtype == object
+                result.isetitem(k, module.Series(values, result.index, object) if objects else values)
                 continue
             column = next(source)
             exact = _exact(column, options)
@@ -276,7 +279,7 @@ class _Described:
         if not arrays:
             return default
         if len(arrays) > 1 or self._own.get("multiple"):
-            return module.MultiIndex.from_arrays(arrays, names=names)
+            return module.MultiIndex.from_arrays([_index(array, None) for array in arrays], names=names)
         return _with_frequency(_index(arrays[0], names[0]), self._own.get("freq"))
 
 
@@ -380,7 +383,7 @@ def _restored(column: Any, form: Any) -> Any:
     if isinstance(form, str) and form.endswith("[pyarrow]"):
         return optional("pandas").arrays.ArrowExtensionArray(_chunked(column))
     dtype = _dtype(form)
-    if dtype.__class__.__name__ in ("PeriodDtype", "IntervalDtype"):
+    if dtype.__class__.__name__ in _RESTORE:
         return _RESTORE[dtype.__class__.__name__](column, dtype)
     if hasattr(dtype, "__from_arrow__"):
         return dtype.__from_arrow__(_chunked(column))
@@ -397,6 +400,7 @@ def _one(column: Any) -> Any:
 
 
 def _objects(values: Sequence[Any]) -> Any:
+    """An ndarray of objects, which Series and Index take for what they are only with their ``dtype=object``."""
     return np.fromiter(values, object, len(values))
 
 
@@ -414,6 +418,13 @@ def _periods(column: Any, dtype: Any) -> Any:
     return optional("pandas").PeriodIndex.from_ordinals(ordinals, freq=dtype.freq).array
 
 
+def _floats(column: Any, dtype: Any) -> Any:
+    """Floats with a mask; NaN is a value in them, which pandas' own conversion from Arrow makes null."""
+    array = _one(column)
+    values = array.to_numpy(False).astype(dtype.numpy_dtype)
+    return optional("pandas").arrays.FloatingArray(values, array.is_null().to_numpy(False))
+
+
 def _intervals(column: Any, dtype: Any) -> Any:
     ends = [_restored(end, str(dtype.subtype)) for end in column.flatten()]
     return optional("pandas").arrays.IntervalArray.from_arrays(*ends, closed=dtype.closed, dtype=dtype)
@@ -429,7 +440,9 @@ def _lists(column: Any, form: Any) -> Any:
     """Lists as ndarrays of objects, of the values as a Series holds them."""
     array = _one(column).for_consumer("pandas")
     starts, sizes, items = array._spans()
-    values = _series(items, False, {}).astype(object).to_numpy()
+    values = _series(items, False, {}).astype(object).to_numpy(copy=True)
+    if "items" in form:
+        values[items.is_null().to_numpy(False)] = None
     spans = zip(starts.tolist(), sizes.tolist(), array.is_valid().to_pylist(), strict=True)
     return _objects([values[start : start + size] if valid else None for start, size, valid in spans])
 
@@ -438,19 +451,22 @@ def _python(column: Any, form: Any) -> Any:
     """Objects of the recorded classes."""
     missing = from_json(form["missing"])
     kinds = form["object"]
+    if set(kinds) & {"datetime64", "timedelta64"}:
+        values = zip(_one(column).to_numpy(False), column.is_null().to_pylist(), strict=True)
+        return _objects([missing if none else value for value, none in values])
     if set(kinds) & {"ndarray", "Timestamp", "Timedelta", "DateOffset"}:
         values = _series(column, False, {}).astype(object).to_numpy()
         absent = column.is_null().to_pylist()
         values = [missing if none else value for value, none in zip(values, absent, strict=True)]
         return _objects(values)
-    cls = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}.get("".join(kinds))
-    zoned = _form_of(column.type) is not None
-    values = _lists(column, form).tolist() if zoned and "list" in kinds else column.to_pylist()
-    if zoned or cls is not None:
-        cls = cls or list
-        values = [None if value is None else cls(value) for value in values]
-    return _objects([missing if value is None else value for value in values])
+    values = _lists(column, form).tolist() if "items" in form else column.to_pylist()
+    cls: Any = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}.get(
+        "".join(kinds)
+    )
+    return _objects([missing if value is None else cls(value) if cls else value for value in values])
 
+
+_BUILTINS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}
 
 _RESTORE: dict[str, Callable[[Any, Any], Any]] = {
     "category": _categories,
@@ -459,5 +475,7 @@ _RESTORE: dict[str, Callable[[Any, Any], Any]] = {
     "list": _lists,
     "PeriodDtype": _periods,
     "IntervalDtype": _intervals,
+    "Float32Dtype": _floats,
+    "Float64Dtype": _floats,
 }
 """How values are restored for which pandas has no function, by the kind of the form or the class of the dtype."""

@@ -85,7 +85,12 @@ def nullable(r: Random, n: int) -> Any:
     kinds = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt64", "Float32", "Float64", "boolean"]
     dtype = r.one(kinds)
     values = [value > 0 for value in r.numbers(n)] if dtype == "boolean" else r.numbers(n, 0)
-    return pd.array(r.with_missing(values, None), dtype=dtype)
+    made = pd.array(r.with_missing(values, None), dtype=dtype)
+    if dtype.startswith("F") and r.chance(0.5):  # NaN beside its own missing values
+        numbers = made._data.copy()
+        numbers[np.array([r.chance(0.3) for _ in range(n)], bool)] = np.nan
+        return pd.arrays.FloatingArray(numbers, made._mask)
+    return made
 
 
 def words(r: Random, n: int) -> list[str]:
@@ -103,7 +108,13 @@ def text(r: Random, n: int) -> Any:
 def arrow_backed(r: Random, n: int) -> Any:
     ints = r.numbers(n, 0)
     seconds = [dt.datetime(2020, 1, 1) + dt.timedelta(seconds=i) for i in ints]
+    floats = [r.one([i / 2, i / 2, np.nan]) for i in ints]
     values, type = r.one([
+        (floats, pa.float64()), (floats, pa.float32()), ([[x, None] for x in floats], pa.list_(pa.float64())),
+        ([{"x": r.one([x, None])} for x in floats], pa.struct([("x", pa.float32())])),
+        ([[("k", x)] for x in floats], pa.map_("string", "double")), ([[x] for x in floats], pa.list_(pa.float64(), 1)),
+        ([[[x], None] for x in floats], pa.large_list(pa.list_(pa.float32()))),
+        (floats, pa.dictionary(pa.int8(), pa.float64())),
         (ints, pa.int8()), (ints, pa.uint64()), ([i / 2 for i in ints], pa.float32()), (words(r, n), pa.string()),
         (words(r, n), pa.large_string()), ([D(i) for i in ints], pa.decimal128(9, 2)),
         ([D(i) for i in ints], pa.decimal256(50, -1 + 1)), ([[i] for i in ints], pa.list_(pa.int16())),
@@ -137,7 +148,17 @@ def objects(r: Random, n: int) -> Any:
         [dt.datetime(2020, 1, 1, i % 24) for i in ints], [pd.Timestamp(i, unit="D", tz="Asia/Tokyo") for i in ints],
         [pd.Timestamp(i) for i in ints], [pd.Timedelta(i) for i in ints], [dt.timedelta(i) for i in ints],
         [uuid.UUID(int=i) for i in ints], [pd.Period(ordinal=i, freq="D") for i in ints],
-        [r.one(["a", 1, 2.5]) for i in ints],
+        [r.one(["a", 1, 2.5]) for i in ints], [[r.one([i / 2, np.nan, None])] for i in ints],
+        [{"x": r.one([i / 2, np.nan, None]), "y": "t"} for i in ints], [(i, i + 1) for i in ints],
+        [np.array([i / 2, np.nan]) for i in ints], [[r.one(["a", None])] for i in ints],
+        [np.datetime64(i, "s") for i in ints], [np.timedelta64(i, "us") for i in ints],
+        [np.float32(i / 2) for i in ints], [[pd.Timestamp(i, unit="s", tz="Asia/Tokyo")] for i in ints],
+        [[pd.Timestamp(i)] for i in ints], [(pd.Timedelta(i), None) for i in ints], [{(i, i)} for i in ints],
+        [[dt.datetime(2020, 1, 1 + i % 9, tzinfo=dt.UTC)] for i in ints], [[{"a": [(i,)]}] for i in ints],
+        [bytearray(b"a%d" % i) for i in ints], [{i, i + 1} for i in ints], [[[i], None] for i in ints],
+        [np.int16(i) for i in ints], [r.one([i, i / 2]) for i in ints], [r.one([i > 9, i]) for i in ints],
+        [[dt.date(2020, 1, 1 + i % 9)] for i in ints], [{"when": pd.Timestamp(i)} for i in ints],
+        [[r.one([i, pd.NA])] for i in ints], [r.one([{"a": i}, {"b": i}]) for i in ints], [np.str_(i) for i in ints],
     ])  # fmt: skip
     missing = [r.one([None, None, np.nan, pd.NA, pd.NaT])]
     if r.chance(0.1):
@@ -165,8 +186,8 @@ def sparse(r: Random, n: int) -> Any:
 
 
 COLUMNS: list[Make] = [
-    numbers, numbers, moments, spans, periods, intervals, nullable, text, arrow_backed, categories, categories, objects,
-    lists, structs, sparse,
+    numbers, moments, spans, periods, intervals, nullable, text, arrow_backed, arrow_backed, categories, objects,
+    objects, lists, structs, sparse,
 ]  # fmt: skip
 
 # --- indexes ------------------------------------------------------------------------------------------------------
@@ -197,9 +218,13 @@ def several_levels(r: Random, n: int) -> Any:
     count = r.one([1, 2, 2, 3])
     levels = []
     for _ in range(count):
-        some = r.one([numbers, moments, spans, periods, intervals, nullable, text, categories])(r, n)
-        levels.append(index_of(some))
-    return pd.MultiIndex.from_arrays(levels, names=[name(r) for _ in range(count)])
+        some = r.one([numbers, moments, spans, periods, intervals, nullable, text, categories, objects, arrow_backed])
+        levels.append(index_of(some(r, n)))
+    names = [name(r) for _ in range(count)]
+    try:
+        return pd.MultiIndex.from_arrays(levels, names=names)
+    except (TypeError, NotImplementedError, pa.ArrowException):  # no hash, as of lists
+        return pd.MultiIndex.from_arrays([text(r, n)] * count, names=names)
 
 
 def one_level(r: Random, n: int) -> Any:
@@ -208,6 +233,8 @@ def one_level(r: Random, n: int) -> Any:
 
 
 def index_of(values: Any) -> Any:
+    if values.dtype == object:
+        return pd.Index(values, dtype=object, tupleize_cols=False)
     return pd.Index(values.astype("f4") if values.dtype == "float16" else values)
 
 
@@ -253,7 +280,9 @@ def frame(seed: int) -> Any:
     n, width = r.one([0, 1, 2, 5, 9]), r.one([0, 1, 2, 3, 4])
     labels = named(r, r.one(LABELS)(r, width)) if r.chance(0.5) else plain_labels(r, width)
     index = named(r, r.one(ROWS)(r, n)) if r.chance(0.6) else pd.RangeIndex(n)
-    made = pd.DataFrame({i: pd.Series(r.one(COLUMNS)(r, n)) for i in range(width)}, index=pd.RangeIndex(n))
+    columns = [r.one(COLUMNS)(r, n) for _ in range(width)]
+    series = {i: pd.Series(x, dtype=object if x.dtype == object else None) for i, x in enumerate(columns)}
+    made = pd.DataFrame(series, index=pd.RangeIndex(n))
     made.index, made.columns = index, labels
     made.attrs = dict(r.one(ATTRS))
     return made
