@@ -452,8 +452,8 @@ def _python(column: Any, form: Any) -> Any:
     missing = from_json(form["missing"])
     kinds = form["object"]
     if set(kinds) & {"datetime64", "timedelta64"}:
-        values = zip(_one(column).to_numpy(False), column.is_null().to_pylist(), strict=True)
-        return _objects([missing if none else value for value, none in values])
+        pairs = zip(_one(column).to_numpy(False), column.is_null().to_pylist(), strict=True)
+        return _objects([missing if none else value for value, none in pairs])
     if set(kinds) & {"ndarray", "Timestamp", "Timedelta", "DateOffset"}:
         values = _series(column, False, {}).astype(object).to_numpy()
         absent = column.is_null().to_pylist()
