@@ -468,6 +468,7 @@ The limit holds for all arrays, as an operation may come long after the reader, 
 
 EXTRAS = {
     "jax": "jax",
+    "lz4": "lz4",
     "ml_dtypes": "tensor",
     "nanoarrow": "arrow",
     "pandas": "pandas",
@@ -478,6 +479,7 @@ EXTRAS = {
     "shtab": "cli",
     "sparse": "sparse",
     "torch": "torch",
+    "zstandard": "zstd",
 }
 """The extras of shmarrow by the package that they install."""
 

@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 kind=${1:-all}
 folder=.venv-$kind
 versions='--constraint requirements/dev.txt'
+recent='3.15 3.14 3.13 3.12 3.11'
 pythons='python3.13 python3.12 python3.11 python3'
 not=none
 case $kind in
@@ -52,7 +53,7 @@ usable() {
 # Interpreters on PATH and those of pyenv, newest first.
 by_version() {
     root=$(pyenv root 2>/dev/null || true)
-    for version in 3.13 3.12 3.11; do
+    for version in $recent; do
         echo "python$version"
         [ -z "$root" ] || find "$root/versions" -path "*/versions/$version.*/bin/python" 2>/dev/null | sort -rV
     done
@@ -72,7 +73,7 @@ started=$(date +%s)
 if ! usable "$folder/bin/python"; then
     python=$(find_python)
     if [ -z "$python" ] && [ "$kind" = other ]; then
-        say "found no Python from 3.11 to 3.13 other than $not, neither on PATH nor of pyenv"
+        say "found no Python from 3.11 to 3.15 other than $not, neither on PATH nor of pyenv"
         exit
     fi
     if [ -z "$python" ]; then

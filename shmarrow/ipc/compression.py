@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmarrow.buffer import Bytes
+from shmarrow.errors import optional
 
 _PART = 1 << 20
 """Bytes decompressed at once."""
@@ -22,10 +27,8 @@ class Codec(NamedTuple):
         The name in options.
     member : str
         The member of CompressionType in Message.fbs.
-    package : str
-        The Python package that has the codec, imported on first use.
     levels : tuple of int
-        The first and the last level that the package accepts, from fastest to smallest output.
+        The first and the last level that are accepted, from fastest to smallest output.
     most_ratio : int
         The maximum compression ratio; a larger declared size is invalid.
     compress : callable
@@ -37,7 +40,6 @@ class Codec(NamedTuple):
 
     name: str
     member: str
-    package: str
     levels: tuple[int, int]
     most_ratio: int
     compress: Callable[[memoryview, int | None], bytes]
@@ -49,20 +51,17 @@ _FOLLOWED = "{} bytes follow it"
 
 
 def _compress_lz4(data: memoryview, level: int | None) -> bytes:
-    import lz4.frame
-
-    return lz4.frame.compress(data, compression_level=level or 0, store_size=True)
+    return optional("lz4.frame").compress(data, compression_level=level or 0, store_size=True)
 
 
 def _decompress_lz4(data: memoryview, target: Bytes) -> int:
-    import lz4.frame
-
-    context = lz4.frame.create_decompression_context()
+    frame = optional("lz4.frame")
+    context = frame.create_decompression_context()
     done, size = 0, len(target)
     ended = False
     while not ended:
         # Small pieces stay in the CPU cache, so copying them costs less than decompressing one large piece.
-        piece, read, ended = lz4.frame.decompress_chunk(context, data, max_length=min(size - done, _PART) or 1)
+        piece, read, ended = frame.decompress_chunk(context, data, max_length=min(size - done, _PART) or 1)
         if piece and done == size:
             return size + 1
         if not (piece or read or ended):
@@ -75,37 +74,63 @@ def _decompress_lz4(data: memoryview, target: Bytes) -> int:
     return done
 
 
-def _compress_zstd(data: memoryview, level: int | None) -> bytes:
-    import zstandard
+@cache
+def _zstd() -> Any:
+    """The module that has ZSTD: that of the standard library, from Python 3.14 on, or the package zstandard."""
+    if sys.version_info >= (3, 14):
+        with suppress(ImportError):  # Python may be built without it
+            return import_module("compression.zstd")
+    return optional("zstandard")
 
+
+def _compress_zstd(data: memoryview, level: int | None) -> bytes:
+    zstd = _zstd()
     try:
-        return zstandard.ZstdCompressor(level=1 if level is None else level).compress(data)
-    except zstandard.ZstdError as error:
+        return zstd.compress(data, 1 if level is None else level)
+    except zstd.ZstdError as error:
         raise RuntimeError(str(error)) from None
 
 
 def _decompress_zstd(data: memoryview, target: Bytes) -> int:
-    import zstandard
-
-    done, size = 0, len(target)
-    room = target.data
+    zstd = _zstd()
     try:
-        # The package's reader ends without an error where the frame is cut, and does not say what it has read.
-        rest = len(data) - _zstd_frame_size(data)
-        if rest:
-            raise ValueError(_CUT if rest < 0 else _FOLLOWED.format(rest))
-        reader = zstandard.ZstdDecompressor().stream_reader(data)
-        while done < size and (got := reader.readinto(room[done:])):
-            done += got
-        return done + len(reader.read(1))
-    except zstandard.ZstdError as error:
+        return (_by_zstandard if hasattr(zstd, "frame_header_size") else _by_standard_library)(zstd, data, target)
+    except zstd.ZstdError as error:
         raise ValueError(str(error)) from None
 
 
-def _zstd_frame_size(data: memoryview) -> int:
-    """The size of a ZSTD frame according to its headers (RFC 8878, section 3.1.1); more than the data if it is cut."""
-    import zstandard
+def _by_standard_library(zstd: Any, data: memoryview, target: Bytes) -> int:
+    decompressor = zstd.ZstdDecompressor()
+    done, size = 0, len(target)
+    while not decompressor.eof:
+        piece = decompressor.decompress(data, min(size - done, _PART) or 1)  # what it does not use, it keeps
+        if piece and done == size:
+            return size + 1
+        if not (piece or decompressor.eof):
+            raise ValueError(_CUT)
+        target[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+        done += len(piece)
+        data = data[:0]
+    if decompressor.unused_data:
+        raise ValueError(_FOLLOWED.format(len(decompressor.unused_data)))
+    return done
 
+
+def _by_zstandard(zstandard: Any, data: memoryview, target: Bytes) -> int:
+    done, size = 0, len(target)
+    room = target.data
+    # The package's reader ends without an error where the frame is cut, and does not say what it has read.
+    rest = len(data) - _zstd_frame_size(zstandard, data)
+    if rest:
+        raise ValueError(_CUT if rest < 0 else _FOLLOWED.format(rest))
+    reader = zstandard.ZstdDecompressor().stream_reader(data)
+    while done < size and (got := reader.readinto(room[done:])):
+        done += got
+    return done + len(reader.read(1))
+
+
+def _zstd_frame_size(zstandard: Any, data: memoryview) -> int:
+    """The size of a ZSTD frame according to its headers (RFC 8878, section 3.1.1); more than the data if it is cut."""
     at: int = zstandard.frame_header_size(data)
     last = 0
     while not last:
@@ -124,8 +149,8 @@ _ZSTD_RLE = 1
 CODECS = {
     codec.name: codec
     for codec in (
-        Codec("lz4", "LZ4_FRAME", "lz4", (-65536, 16), 256, _compress_lz4, _decompress_lz4),
-        Codec("zstd", "ZSTD", "zstandard", (-131072, 22), 1 << 16, _compress_zstd, _decompress_zstd),
+        Codec("lz4", "LZ4_FRAME", (-65536, 16), 256, _compress_lz4, _decompress_lz4),
+        Codec("zstd", "ZSTD", (-131072, 22), 1 << 16, _compress_zstd, _decompress_zstd),
     )
 }
 """All codecs by name."""

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from shmarrow.columns.batch import RecordBatch
     from shmarrow.layout.array import Array
 
-_ROOM = 3
-"""The most buffers in a structure copied by nanoarrow."""
+_ROOM = {"nanoarrow": 3}
+"""The most buffers in a structure that a library copies."""
 
 _ZEROS = np.zeros(64, np.uint8)
 """The target of pointers to empty buffers: consumers may read an offset there."""
@@ -171,13 +171,13 @@ def lay_out(root: Any) -> Tree:
     tree = np.array(  # a release that is not 0 marks a structure as valid; it is never called
         [(*row[:5], at + 8 * row[5], pointers_at + 8 * row[6], 0, 1, 0) for row in rows], np.int64
     )
-    start = address_of(tree)
+    start, room = address_of(tree), _ROOM.get(native().__name__, LONGEST)
     pointers[:] = np.arange(start, start + ARRAY.itemsize * len(pointers), ARRAY.itemsize)
     patches = []
     for i, (array, *_) in enumerate(nodes):
         if array._dictionary is not None:
             tree[i, _AT["dictionary"]] = pointers[rows[i][6]]
-        if rows[i][3] > _ROOM:
+        if rows[i][3] > room:
             patches.append(Patch(_way(i, parents, rows, nodes), rows[i][3], int(tree[i, _AT["buffers"]])))
             tree[i, _AT["n_buffers"]] = 1
             tree[i, _AT["buffers"]] += 8  # the second buffer: the first may be NULL, which keeps nothing alive

@@ -273,6 +273,8 @@ def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None 
 
 def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
     modules = native()
+    if hasattr(modules, "stream"):
+        return modules.stream(trees, schema)
     # Streams take ownership of the structures, so these are copies; the schema is passed once, not with each batch.
     arrays = [modules._array.CArray._import_from_c_capsule(*capsules(tree, placeholder())) for tree in trees]
     own = modules._schema.CSchema._import_from_c_capsule(schema.__arrow_c_schema__())

@@ -23,6 +23,7 @@ import ctypes
 import struct
 from collections.abc import Sequence
 from functools import cache, lru_cache, partial
+from importlib import import_module
 from itertools import accumulate
 from struct import pack
 from typing import Any, NamedTuple, TypeAlias
@@ -39,6 +40,7 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     LimitExceeded,
+    MissingExtra,
     ShmarrowError,
     Unsupported,
     at,
@@ -125,8 +127,15 @@ def address_of(data: NDArray) -> int:
 
 @cache
 def native() -> Any:
-    """Return nanoarrow; MissingExtra if it is not installed."""
-    return optional("nanoarrow")
+    """Return nanoarrow, or what stands for it over pyarrow; MissingExtra if neither is installed."""
+    try:
+        return optional("nanoarrow")
+    except MissingExtra as error:
+        try:
+            optional("pyarrow")
+        except MissingExtra:
+            raise error from None
+    return import_module("shmarrow.types.c_pyarrow")
 
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from processes import python
 
 import shmarrow as sa
 from shmarrow.errors import InvalidData
+from shmarrow.ipc import compression
 from shmarrow.ipc.batch.codecs import decompress
 from shmarrow.ipc.compression import CODECS
 
@@ -26,10 +28,18 @@ SQUEEZE: dict[str, Callable[[bytes], bytes]] = {
     "lz4": lz4.frame.compress,
     "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
 }
+STANDARD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
-@pytest.fixture(params=SQUEEZE)
-def codec(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["zstandard", STANDARD])
+def zstd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both modules that ZSTD comes from, whatever the version of Python."""
+    module = pytest.importorskip(request.param)
+    monkeypatch.setattr(compression, "_zstd", lambda: module)
+
+
+@pytest.fixture(params=["lz4", "zstd"])
+def codec(request: pytest.FixtureRequest, zstd: None) -> str:
     return str(request.param)
 
 
@@ -106,7 +116,7 @@ FRAMES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("form", FRAMES)
-def test_frames_are_complete_and_nothing_follows_them(form: str) -> None:
+def test_frames_are_complete_and_nothing_follows_them(form: str, zstd: None) -> None:
     """Without the end mark or checksum, or with bytes after it, pyarrow refuses a frame, and so do we."""
     codec, squeeze = FRAMES[form]
     peer = pa.Codec(codec)
@@ -123,7 +133,7 @@ def test_frames_are_complete_and_nothing_follows_them(form: str) -> None:
             opened(codec, packed * 2, len(data))
 
 
-def test_blocks_of_a_zstd_frame() -> None:
+def test_blocks_of_a_zstd_frame(zstd: None) -> None:
     """Raw, repeated and compressed blocks, each with its size in the frame, and many small ones."""
     squeezer = zstandard.ZstdCompressor(write_checksum=True).compressobj()
     pieces = [b"a" * 100_000, random.Random(5).randbytes(300_000), b"ab" * 70_000, *[b"%d" % i for i in range(500)]]
@@ -134,6 +144,56 @@ def test_blocks_of_a_zstd_frame() -> None:
     for cut in range(1, 40):
         with pytest.raises(InvalidData, match="it is cut before its end mark or checksum"):
             opened("zstd", packed[:-cut], len(data))
+
+
+def test_what_is_written_is_the_same(codec: str) -> None:
+    """Frames say their size, levels from end to end are taken, and pyarrow reads what is written."""
+    data = np.arange(20_000).tobytes()
+    for level in (None, *CODECS[codec].levels):
+        packed = CODECS[codec].compress(memoryview(data), level)
+        assert pa.Codec(codec).decompress(packed, len(data)).to_pybytes() == opened(codec, packed, len(data)) == data
+        if codec == "zstd":
+            assert zstandard.get_frame_parameters(packed).content_size == len(data)
+
+
+def test_frames_that_need_too_much_memory_are_refused(zstd: None) -> None:
+    """A frame that names a window of 1 GiB."""
+    packed = bytearray(zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1000)))
+    assert not packed[4] & 0x20  # a window follows
+    packed[5] = 20 << 3
+    with pytest.raises(InvalidData, match="invalid ZSTD frame"):
+        opened("zstd", bytes(packed), 1000)
+
+
+MISSING = """
+import sys
+sys.modules[sys.argv[1]] = None
+import io, numpy as np, shmarrow as sa
+batch = sa.record_batch({"x": np.zeros(1000)})
+def written(compression):
+    sink = io.BytesIO()
+    with sa.ipc.new_file(sink, batch.schema, sa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write(batch)
+    return sink.getvalue()
+def read(data):
+    return sa.ipc.open_file(data).get_batch(0)["x"].to_numpy().sum()
+assert read(written(None)) == read(written(sys.argv[3])) == 0
+for call in (lambda: written(sys.argv[2]), lambda: read(bytes.fromhex(sys.stdin.read()))):
+    try:
+        call()
+    except sa.MissingExtra as error:
+        print(error)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("package", "codec", "other"), [("lz4", "lz4", "zstd"), ("zstandard", "zstd", "lz4")])
+def test_files_without_a_codec_need_no_package_for_it(package: str, codec: str, other: str) -> None:
+    if package == "zstandard" and STANDARD == "compression.zstd":
+        pytest.skip("ZSTD comes from the standard library")
+    data = file_of(sa.record_batch({"x": np.zeros(1000)}), compression=codec)
+    found = python(MISSING, package, codec, other, input=data.hex())
+    assert found.count(f"pip install 'shmarrow[{codec}]'") == 2
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
