@@ -8,6 +8,7 @@ Invariants:
   (:mod:`shmarrow.spark.keeper`): they live as long as the executor, like the blocks that Spark caches in it;
 * whether the driver's store is visible is decided by the store's id: host names and boot ids do not identify
   containers, which may have a private /dev/shm;
+* values are unpickled from it, so a store that other users own or may write to is refused, by driver and workers;
 * what owners have left that ended is collected when a driver or a new worker uses the store of its host;
 * there are no locks: threads that open a store at once open it twice, and one of the two is kept.
 """
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError
 from shmarrow.memory import Location
 from shmarrow.store import Store
+from shmarrow.store.attach import is_trusted
 from shmarrow.store.directory import locate
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -68,6 +70,7 @@ class AppStore(NamedTuple):
                 raise
             return None
         if store.id == self.id:
+            _check_private(store, self.user)
             return _kept(self, store)
         store.close()
         return None
@@ -125,18 +128,11 @@ def driver_store(store: Location | Store | None = None) -> AppStore:
     Raises
     ------
     StorageError
-        If the directory of the store cannot be created, or is not trusted, or belongs to another user than this one or
-        root.
+        If the directory of the store cannot be created, or is not trusted, or if other users than this one and root own
+        it or may write to it.
     """
     opened = store if isinstance(store, Store) else _opened(store)
     found = _described(opened, opened.owner())
-    if found.user not in (os.geteuid(), 0):
-        raise StorageError(
-            errno.EPERM,
-            f"the store {opened.name!r} belongs to user {found.user}, who could replace what Spark's workers unpickle "
-            "from it",
-            hint="use a store of your own; others may read it, with trust=",
-        )
     opened.collect()
     return found
 
@@ -190,7 +186,21 @@ def location(store: Location | Store | None) -> Location | None:
 
 def _described(store: Store, owner: int) -> AppStore:
     where: Any = location(store)
+    _check_private(store, os.geteuid())
     return AppStore(where, store.id, owner, os.stat(store.path).st_uid)
+
+
+def _check_private(store: Store, user: int) -> None:
+    """Refuse a store from which code could be run that others wrote: unpickling a value runs what is in it."""
+    owner = os.stat(store.path).st_uid
+    who = "" if is_trusted(store._catalog) else "may be written to by other users"
+    who = who if owner in (user, 0) else f"belongs to user {owner}"
+    if who:
+        raise StorageError(
+            errno.EPERM,
+            f"the store {store.name!r} {who}, who could replace what Spark's workers unpickle from it",
+            hint="use a store of your own, of mode 0600, 0640 or 0644, opened without trust=True; others may read it",
+        )
 
 
 def _opened(where: Location | None) -> Store:

@@ -163,12 +163,14 @@ class InlineSegment(StoredSegment):
         return InlineSegment, (self.entry, self.store, self.data.tobytes())
 
 
-def is_trusted(catalog: Catalog, segment: StoredSegment) -> bool:
-    """Whether only trusted users may change the store, and the file of an object."""
+def is_trusted(catalog: Catalog, segment: StoredSegment | None = None) -> bool:
+    """Whether only trusted users may change the store, and the file of an object if one is given."""
     trusted = catalog.directory.trusted
-    if trusted is None or not segment.entry.file:
+    if trusted is None or (segment is not None and not segment.entry.file):
         return False
-    status = segment.status, os.fstat(catalog.directory.fd), os.fstat(catalog.control_fd)
+    status = [os.fstat(catalog.directory.fd), os.fstat(catalog.control_fd)]
+    if segment is not None:
+        status.append(segment.status)
     return all(each.st_uid in trusted and not each.st_mode & 0o022 for each in status)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -482,6 +483,33 @@ def test_the_store_of_another_user_has_no_values(tmp_path: Path) -> None:
     with pytest.raises(sa.StorageError, match=rf"belongs to user {lab.NOBODY}, who could replace what .* unpickle"):
         sas.once("value", dict, store)
     assert store.names() == []
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o666, 0o640])
+def test_values_are_unpickled_from_stores_that_nobody_else_can_write(tmp_path: Path, mode: int) -> None:
+    """In the driver, and in a worker: the store may have been opened to others since the driver looked."""
+    from shmarrow.spark.app_store import driver_store
+
+    refused = "may be written to by other users, who could replace what .* unpickle"
+    if mode == 0o640:
+        lies = driver_store(tmp_path / "store")
+        ours = sas.once("value", lambda: {"a": {1}}, tmp_path / "store")
+        assert ours.value == {"a": {1}}
+        code = """
+        from shmarrow.spark.app_store import AppStore
+        import shmarrow as sa
+        try: result = AppStore(*lies).visible().names() != []
+        except sa.StorageError as error: result = str(error)
+        """
+        assert lab.run(code, lies=tuple(lies)) is True
+        (tmp_path / "store" / "control").chmod(0o660)
+        assert re.search(refused, lab.run(code, lies=tuple(lies)))
+        return
+    with sa.Store(tmp_path / "store", mode=mode) as store, pytest.raises(sa.StorageError, match=refused):
+        sas.once("value", dict, store)
+    sa.Store(tmp_path / "own").close()
+    with sa.Store(tmp_path / "own", trust=True) as store, pytest.raises(sa.StorageError, match=refused):
+        sas.once("value", dict, store)
 
 
 def test_too_many_descriptors_do_not_put_a_store_elsewhere(shm_name: str) -> None:
