@@ -31,6 +31,7 @@ from shmarrow.errors import (
     IndexOutOfRange,
     InvalidArgument,
     InvalidData,
+    InvalidType,
     Limits,
     ObjectNotFound,
     StorageError,
@@ -44,8 +45,9 @@ from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
-from shmarrow.scans.sources import Fragment, find, open_fragment, partition_values, version_of
-from shmarrow.types import DataType, Field, Schema
+from shmarrow.scans.keys import key_values
+from shmarrow.scans.sources import Fragment, find, open_fragment, version_of
+from shmarrow.types import DataType, Field, NullType, Schema
 from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 Fit = Callable[[RecordBatch], RecordBatch]
 _LEAST_SPLIT = 1 << 20
+_NULLABLE = "schema= can make it nullable"
 
 
 def scan(
@@ -159,7 +162,7 @@ class Scan:
             keys: dict[str, DataType] = {}
             for name in names:
                 with at("column", name):
-                    keys[name] = partition_values(texts[name]).type
+                    keys[name] = key_values(texts[name]).type
             schema = self._schema_of_first(keys)
         self._full = self.schema = schema
         self._columns: Sequence[int] = range(len(schema))
@@ -167,7 +170,7 @@ class Scan:
         for i in [schema.index_of(name) for name in names if name in schema]:
             key = schema.field(i)
             with at("column", key.name):
-                self._keys[i] = partition_values(texts[key.name], key.type)
+                self._keys[i] = key_values(texts[key.name], key.type)
 
     def _schema_of_first(self, keys: dict[str, DataType]) -> Schema:
         if not self._fragments:
@@ -397,7 +400,7 @@ class Scan:
             place = -1 if i in self._keys else i if same else self._place(found, i, wanted)
             places.append(place)
             if i in self._keys:
-                special[to] = _constant(self._keys[i].slice(number, 1))
+                special[to] = _constant(self._keys[i].slice(number, 1), wanted)
             elif place < 0:
                 special[to] = _missing(wanted)
             elif not same and (
@@ -576,14 +579,19 @@ def _rows(batch: RecordBatch, rows: Indices) -> RecordBatch:
     return batch._rows(rows, None)
 
 
-def _constant(value: Array) -> Callable[[RecordBatch], Array]:
-    return lambda batch: value._take(np.zeros(batch.num_rows, np.int64))
+def _constant(value: Array, field: Field) -> Callable[[RecordBatch], Array]:
+    def column(batch: RecordBatch) -> Array:
+        if field.required and batch.num_rows and value.null_count:
+            raise InvalidData("the directory has no value for it, and it must not be null", hint=_NULLABLE)
+        return value._take(np.zeros(batch.num_rows, np.int64))
+
+    return column
 
 
 def _missing(field: Field) -> Callable[[RecordBatch], Array]:
     def column(batch: RecordBatch) -> Array:
         if field.required and batch.num_rows:
-            raise InvalidData("the source lacks it, and it must not be null", hint="schema= can make it nullable")
+            raise InvalidData("the source lacks it, and it must not be null", hint=_NULLABLE)
         return nulls(batch.num_rows, field.type)
 
     return column
@@ -591,7 +599,14 @@ def _missing(field: Field) -> Callable[[RecordBatch], Array]:
 
 def _cast(place: int, field: Field) -> Callable[[RecordBatch], Array]:
     def column(batch: RecordBatch) -> Array:
-        made = batch.column(place).cast(field.type)
+        try:
+            made = batch.column(place).cast(field.type)
+        except InvalidType as error:
+            if isinstance(field.type, NullType):
+                error.hint = (
+                    "all values of the first source are null, which gives the column no type: name one by schema="
+                )
+            raise
         if field.required and made.null_count:
             raise InvalidData(f"expected no null, found {counted(made.null_count, 'null')}")
         return made

@@ -20,24 +20,18 @@ Invariants:
   those of Spark's markers are; everything else counts;
 * the files of one pattern or directory are in the order of their paths;
 * nothing is opened to find it.
-
-Names of directories give columns, such as ``day=2024-01-01``: integers, dates, or text. A key has the first of these
-types that all of its texts have. ``__HIVE_DEFAULT_PARTITION__`` is null, as is a key that a source lacks.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import errno
 import glob
 import os
-import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
 
 from shmarrow import capsules, memory
 from shmarrow.columns.names import several
@@ -59,56 +53,15 @@ from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
-from shmarrow.layout import Array
 from shmarrow.memory import Source, open_source
 from shmarrow.memory.formats import HEAD, SUFFIXES, recognized
 from shmarrow.memory.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_location, is_shm
+from shmarrow.scans.keys import Keys, keys_of
 from shmarrow.store.protocol import CONTROL
-from shmarrow.types import DataType, date32, int64, string
 
 if TYPE_CHECKING:
     from shmarrow.memory import Segment
     from shmarrow.store import Store
-
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-_INTEGER = re.compile(r"-?\d{1,18}")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-
-_TYPES: Sequence[tuple[Callable[[], DataType], re.Pattern[str], Callable[[str], Any]]] = (
-    (int64, _INTEGER, int),
-    (date32, _DATE, dt.date.fromisoformat),
-)
-"""The types to try: each with the texts that it may have, and what converts these."""
-
-
-def partition_values(texts: Sequence[str | None], wanted: DataType | None = None) -> Array:
-    """Convert the texts of one key, None where a source lacks it, to an array of a type, or the first that fits all.
-
-    Raises
-    ------
-    InvalidType, InvalidData
-        If a text cannot be converted to the type.
-    """
-    from shmarrow.build import array
-
-    known = [None if text == _NULL else text for text in texts]
-    if wanted is not None and all(text is None for text in known):
-        return array(known, wanted)
-    if wanted is not None:
-        return array(known, string()).cast(wanted) if hasattr(wanted, "text") else partition_values(texts).cast(wanted)
-    for type, pattern, convert in _TYPES:
-        if all(text is None or pattern.fullmatch(text) for text in known):
-            try:
-                distinct = {text: convert(text) for text in set(known) if text is not None}
-            except ValueError:  # such as the 30th of February
-                continue
-            return array([None if text is None else distinct[text] for text in known], type())
-    return array(known, string())
-
-
-Keys = tuple[tuple[str, str], ...]
-"""The names and the texts in directories such as ``day=2024-01-01``, outermost first."""
 
 
 class Fragment(NamedTuple):
@@ -306,12 +259,6 @@ def _fixed(pattern: str) -> int:
 def is_visible(path: str) -> bool:
     """Whether no part of a path or of an object's name begins with ``_`` or ``.``."""
     return not any(part[:1] in ("_", ".") for part in path.split("/"))
-
-
-def keys_of(path: str) -> Keys:
-    """The keys in the names of directories, such as ``day=2024-01-01/part=3``, percent-decoded."""
-    parts = [part.partition("=") for part in path.split("/")]
-    return tuple([(unquote(name), unquote(text)) for name, equals, text in parts if name and equals])
 
 
 def _chosen(store: Store, names: str | Iterable[str] | None) -> Sequence[str]:
