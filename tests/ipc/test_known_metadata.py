@@ -102,3 +102,13 @@ def test_any_changed_byte_is_read_as_if_nothing_were_known() -> None:
             except sa.ShmarrowError as error:
                 outcomes.append(str(error))
         assert outcomes[0] == outcomes[1]
+
+
+def test_metadata_of_the_same_length_are_told_apart() -> None:
+    """Of a batch with text, one without columns and one of nulls, all bytes outside of vectors are zeros, if no rows."""
+    schemas = [sa.schema({"a": sa.string()}), sa.schema([]), sa.schema(dict.fromkeys("abc", sa.null()))]
+    for _ in range(2):
+        for schema in schemas:
+            batch = sa.record_batch({name: [] for name in schema.names}, schema=schema)
+            table = sa.ipc.open_stream(forms.stream_of(batch)).read_all()
+            assert [column.to_pylist() for column in table.columns] == [[]] * len(schema)

@@ -99,8 +99,8 @@ class Known:
     """
 
     def __init__(self) -> None:
-        self._layouts: dict[int, tuple[struct.Struct, ...]] = {}
-        self._entries: dict[Any, tuple[Any, Any]] = {}
+        self._layouts: dict[int, tuple[tuple[struct.Struct, dict[Any, tuple[Any, Any]]], ...]] = {}
+        self._count = 0
 
     def add(
         self, data: bytes, holes: Holes, reads: Iterable[tuple[int, int]], value: Any, key: Hashable = None
@@ -123,21 +123,24 @@ class Known:
         if overlap or len(data) > LARGEST or len({place for place, _ in holes}) < len(holes):
             return
         template = Template(data, holes)
-        if len(self._entries) >= _MOST:
-            self._entries.clear()
+        self._count += 1
+        if self._count > _MOST:
             self._layouts.clear()
+            self._count = 1
         places = [2 * template.order.index(hole) + 1 for hole in range(len(holes))]
         take = itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
-        self._entries[key, template.constants] = take, value
         layouts = self._layouts.get(len(data), ())
-        if all(template.layout.format != each.format for each in layouts):
-            self._layouts[len(data)] = (*layouts[1 - _MOST_LAYOUTS :], template.layout)
+        entries = next((entries for layout, entries in layouts if layout.format == template.layout.format), None)
+        if entries is None:
+            entries = {}
+            self._layouts[len(data)] = (*layouts[1 - _MOST_LAYOUTS :], (template.layout, entries))
+        entries[key, template.constants] = take, value
 
     def find(self, data: bytes, key: Hashable = None) -> tuple[Any, tuple[Any, ...]] | None:
         """Return what was decoded from a FlatBuffer with these constants, and the values in the holes of this one."""
-        for layout in self._layouts.get(len(data), ()):
+        for layout, entries in self._layouts.get(len(data), ()):
             parts = layout.unpack(data)
-            entry = self._entries.get((key, parts[::2]))
+            entry = entries.get((key, parts[::2]))  # of another layout, equal constants would be other bytes
             if entry is not None:
                 take, value = entry
                 return value, take(parts)
