@@ -105,7 +105,7 @@ def test_any_changed_byte_is_read_as_if_nothing_were_known() -> None:
 
 
 def test_metadata_of_the_same_length_are_told_apart() -> None:
-    """Of a batch with text, one without columns and one of nulls, all bytes outside of vectors are zeros, if no rows."""
+    """Without rows, all bytes outside of vectors are zeros, of text, no columns, and nulls."""
     schemas = [sa.schema({"a": sa.string()}), sa.schema([]), sa.schema(dict.fromkeys("abc", sa.null()))]
     for _ in range(2):
         for schema in schemas:
