@@ -9,17 +9,20 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shmarrow import capsules, memory
 from shmarrow.columns.batch import RecordBatch
 from shmarrow.columns.chunked import ChunkedArray
 from shmarrow.columns.table import RecordBatchReader, Table, concat_batches, rows_of, table
-from shmarrow.errors import InvalidArgument, InvalidType, full_name
+from shmarrow.errors import InvalidArgument, InvalidType, full_name, shown
+from shmarrow.interchange.arrow_file import ArrowFile
+from shmarrow.interchange.directory import Directory
 from shmarrow.interchange.foreign import ROW_GROUP, Rows, write_csv, write_parquet
 from shmarrow.interchange.safetensors import safetensors_pieces
-from shmarrow.ipc import RecordBatchFileReader, RecordBatchFileWriter, RecordBatchStreamWriter
+from shmarrow.ipc import RecordBatchFileReader, RecordBatchStreamWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.writer import write_tensor
@@ -27,11 +30,11 @@ from shmarrow.layout import Array
 from shmarrow.memory import open_sink
 from shmarrow.memory.formats import SUFFIXES, by_suffix
 from shmarrow.memory.life_cycle import Sink
-from shmarrow.memory.location import is_shm, resolve
+from shmarrow.memory.location import decoded, is_shm, resolve
 from shmarrow.scans import Scan
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
-from shmarrow.types import MetadataLike, as_metadata, has_dictionary
+from shmarrow.types import MetadataLike, as_metadata
 
 
 class Written(NamedTuple):
@@ -60,6 +63,9 @@ def write(
     where: Any,
     *,
     format: str | None = None,
+    partition_by: Sequence[str] = (),
+    max_rows_per_file: int | None = None,
+    mode: str | None = None,
     rows_per_batch: int | None = None,
     compression: str | None = None,
     compression_level: int | None = None,
@@ -70,7 +76,10 @@ def write(
     durable: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Written:
-    """Write rows or tensors into a file or shared memory, the counterpart of :func:`shmarrow.open`.
+    """Write rows or tensors into a file, shared memory or a directory, the counterpart of :func:`shmarrow.open`.
+
+    Rows become a directory of Arrow files where ``partition_by``, ``max_rows_per_file`` or ``mode`` is given, or the
+    path is that of a directory; :func:`shmarrow.scan` reads it.
 
     Parameters
     ----------
@@ -83,6 +92,14 @@ def write(
         ``"arrow"`` (a file), ``"arrows"`` (a stream), ``"parquet"`` or ``"csv"`` for rows, ``"tensors"`` (a bundle) or
         ``"safetensors"`` for named tensors; by default that of the suffix. Without one, rows become a stream in a file
         object and a file in shared memory. One tensor is written as one message.
+    partition_by : sequence of str
+        The columns whose values name directories, such as ``day=2024-01-01``, instead of being in the files.
+    max_rows_per_file : int, optional
+        The most rows of a file of a directory.
+    mode : str, optional
+        What becomes of a directory that has files: ``"error"``, the default, ``"append"``, which adds files of the same
+        columns, or ``"overwrite"``, which replaces what was there when the write began. Scans see all of a write or
+        nothing.
     rows_per_batch : int, optional
         Rows of each batch (of Parquet: row group); by default as they are, in Parquet 131,072.
     compression : str, optional
@@ -124,6 +141,10 @@ def write(
     --------
     >>> import numpy as np
     >>> import shmarrow as sa
+    >>> sa.write({"day": ["mon", "tue"], "x": [1, 2]}, "rides", partition_by=["day"]).rows
+    2
+    >>> sa.scan("rides", filters=[("day", "=", "tue")]).to_table().to_pylist()
+    [{'x': 2, 'day': 'tue'}]
     >>> sa.write({"x": [1, 2, 3]}, "x.arrow").rows
     3
     >>> sa.write({"weight": np.eye(2)}, "layer.tensors").tensors
@@ -133,6 +154,13 @@ def write(
     """
     if rows_per_batch is not None and rows_per_batch < 1:
         raise InvalidArgument(f"rows_per_batch must be at least 1, found {rows_per_batch}")
+    if max_rows_per_file is not None and max_rows_per_file < 1:
+        raise InvalidArgument(f"max_rows_per_file must be at least 1, found {max_rows_per_file}")
+    if mode not in (None, "error", "append", "overwrite"):
+        raise InvalidArgument(f"mode is 'error', 'append' or 'overwrite', found {shown(mode)}")
+    is_directory = bool(partition_by or max_rows_per_file or mode) or _is_directory(where)
+    if is_directory:
+        format = _of_directory(where, format, overwrite)
     content = _content(data, format or (by_suffix(resolve(where)[0]) if memory.is_location(where) else ""))
     what = "rows" if isinstance(content, Rows) else "tensors" if isinstance(content, dict) else "one tensor"
     format = format_of(where, format, what)
@@ -147,6 +175,14 @@ def write(
     if isinstance(content, Rows):
         rows_per_batch = rows_per_batch or (ROW_GROUP if format == "parquet" else None)
         content = content._replace(batches=_counted(content, rows_per_batch, count, progress))
+    if is_directory:
+        if not isinstance(content, Rows):
+            raise InvalidType(f"a directory holds rows, found {what}")
+        directory = Directory(
+            content, where, options, statistics, partition_by, max_rows_per_file, mode or "error", permissions, durable
+        )
+        directory.write()
+        return Written(format, count[0], None, directory.nbytes)
     more = {"statistics": statistics} if format == "arrow" else {}
     with open_sink(where, overwrite=overwrite, mode=permissions, durable=durable, is_arrow=False) as sink:
         WRITERS[what][format](content, sink, options, **more)
@@ -185,6 +221,22 @@ def _content(data: Any, format: str) -> Rows | NamedTensors | Tensor | SparseTen
     return Rows(rows.schema, rows, data.num_rows if isinstance(data, (RecordBatch, Table)) else None)
 
 
+def _is_directory(where: Any) -> bool:
+    return isinstance(where, (str, os.PathLike)) and (os.fspath(where)[-1:] == "/" or os.path.isdir(where))
+
+
+def _of_directory(where: Any, format: str | None, overwrite: bool | None) -> str:
+    """Check what is asked of a directory, whose files are Arrow files."""
+    if format not in (None, "arrow"):
+        hint = "pyarrow.dataset.write_dataset writes other formats, and takes a shmarrow.Table"
+        raise InvalidArgument(f"the files of a directory are Arrow files, found format={format!r}", hint=hint)
+    if not isinstance(where, (str, os.PathLike)) or is_shm(decoded(where)):
+        raise InvalidArgument(f"partition_by, max_rows_per_file and mode make a directory, but {shown(where)} is none")
+    if overwrite is not None:
+        raise InvalidArgument("overwrite is for one file", hint='mode="overwrite" replaces what a directory has')
+    return "arrow"
+
+
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, (Tensor, SparseTensor)) or may_be_tensor(value)
 
@@ -219,7 +271,8 @@ def format_of(where: Any, format: str | None, what: str) -> str:
         )
     suffixes = ", ".join([suffix for format in formats for suffix in SUFFIXES[format]])
     raise InvalidArgument(
-        f"{name}: the suffix is not that of a format for {what}", hint=f"use one of {suffixes}, or name the format"
+        f"{name}: the suffix is not that of a format for {what}",
+        hint=f"use one of {suffixes}, or name the format; a path that ends with / is a directory of Arrow files",
     )
 
 
@@ -252,27 +305,6 @@ def recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
             count += batch.num_rows
     if held:
         yield concat_batches(held)
-
-
-class ArrowFile:
-    """A writer of an Arrow file for batches with any dictionaries: a file has one per id, which may only grow."""
-
-    def __init__(self, rows: Rows, sink: Sink, options: IpcWriteOptions, statistics: bool | Iterable[str]) -> None:
-        self._unify = any(has_dictionary(field.type) for field in rows.schema)
-        if self._unify:
-            options = IpcWriteOptions(**{**options._values(), "emit_dictionary_deltas": True})
-        self.writer = RecordBatchFileWriter(sink, rows.schema, options, rows.metadata, statistics)
-        self._last: RecordBatch | None = None
-
-    def write(self, batch: RecordBatch) -> None:
-        """Write a batch, whose dictionaries are made to extend those of the batches before it."""
-        if self._unify:
-            if not batch.num_rows:
-                return
-            if self._last is not None:
-                batch = Table.from_batches([self._last, batch]).unify_dictionaries().batches[1]
-            self._last = batch.slice(0, 1)
-        self.writer.write_batch(batch)
 
 
 def _write_file(rows: Rows, sink: Sink, options: IpcWriteOptions, statistics: bool | Iterable[str]) -> None:

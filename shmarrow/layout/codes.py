@@ -126,7 +126,10 @@ def pairs(left: Indices, right: Indices, bound: int) -> Words:
 def first_slots(codes: Indices) -> Indices:
     """Return the first slot with each slot's value, from arbitrary codes of at least -1."""
     first = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
-    coded = np.flatnonzero(codes >= 0)[::-1]
+    coded: Any = np.flatnonzero(codes >= 0)[::-1]
+    if len(coded) == len(codes):
+        first[codes[::-1]] = coded
+        return first.take(codes)
     first[codes[coded]] = coded  # the last write wins, which is the first slot
     slots = np.full(len(codes), -1, np.int64)
     slots[coded] = first[codes[coded]]
@@ -180,6 +183,10 @@ def _first(
 
 
 def _first_key(keys: NDArray) -> Indices:
+    numbers = keys.view(np.int64)
+    least = int(numbers.min(initial=0))
+    if int(numbers.max(initial=0)) - least < 2 * len(numbers):  # a table of all numbers in between needs no hashes
+        return first_slots(numbers - least)
     words: Words = keys.view(np.uint64)
     return _first(
         words, lambda left, right: words[left] == words[right], lambda rows: [key.tobytes() for key in words[rows]]

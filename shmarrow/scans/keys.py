@@ -29,9 +29,11 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from shmarrow.errors import InvalidData, InvalidType, shown
+import numpy as np
+
+from shmarrow.errors import InvalidData, InvalidType, at, shown
 from shmarrow.layout import Array
 from shmarrow.layout.order import plain_type
 from shmarrow.types import DataType, date32, int64, string
@@ -174,4 +176,57 @@ def _timestamp(text: str, type: Any) -> int:
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "integer": _integer, "timedelta": _integer, "float": _float, "decimal": _decimal, "bool": _bool, "date": _date,
     "time": _time, "timestamp": _timestamp, "bytes": _text,
+}  # fmt: skip
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def directories_of(names: Sequence[str], columns: Sequence[Array]) -> list[str]:
+    """The path of the directories of each row, one below the other, from columns of equal length.
+
+    Raises
+    ------
+    InvalidType
+        If a column has a type whose values have no text, or a name that hides the directory.
+    InvalidData
+        If a text would be read as null, or a value has none.
+    """
+    parts = []
+    for name, column in zip(names, columns, strict=True):
+        with at("column", name):
+            if name[:1] in ("_", "."):
+                raise InvalidType("a directory whose name begins with _ or . is hidden; rename the column")
+            texts = _texts_of(column)
+            if _NULL in texts:
+                raise InvalidData(f"the text {_NULL!r} would be read as null")
+        key = f"{_quoted(name)}="
+        parts.append([key + (_NULL if text is None else _quoted(text)) for text in texts])
+    return ["/".join(row) for row in zip(*parts, strict=True)]
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="surrogateescape")
+
+
+def _texts_of(column: Array) -> list[str | None]:
+    """The texts of an array's values, None for null."""
+    plain: Any = column.cast(plain_type(column.type))
+    type = plain.type
+    kind = ("text" if type.text else "bytes") if hasattr(type, "text") else type.descriptor.values
+    if kind == "timestamp":
+        texts = np.datetime_as_string(plain.values.view(f"M8[{type.unit}]")).tolist()
+        zone = "" if type.tz is None else "Z"
+        known = zip(texts, plain.is_valid().to_pylist(), strict=True)
+        return [text.replace("T", " ") + zone if valid else None for text, valid in known]
+    if kind not in _WRITERS:
+        raise InvalidType(f"a {type} has no text that names a directory")
+    write = _WRITERS[kind]
+    return [None if value is None else write(value) for value in plain.to_pylist()]
+
+
+_WRITERS: dict[str, Callable[[Any], str]] = {
+    "text": str, "integer": str, "float": repr, "decimal": str, "bool": lambda value: str(value).lower(),
+    "date": dt.date.isoformat, "time": dt.time.isoformat,
+    "bytes": lambda value: value.decode("utf-8", "surrogateescape"),
 }  # fmt: skip

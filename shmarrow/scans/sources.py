@@ -30,7 +30,6 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmarrow import capsules, memory
@@ -56,6 +55,7 @@ from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.memory import Source, open_source
 from shmarrow.memory.formats import HEAD, SUFFIXES, recognized
 from shmarrow.memory.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_location, is_shm
+from shmarrow.scans.jobs import REPLACES, replaced_by
 from shmarrow.scans.keys import Keys, keys_of
 from shmarrow.store.protocol import CONTROL
 
@@ -215,19 +215,6 @@ def _files(
             yield from _files(entry.path, keys + keys_of(entry.name), (*above, identity), trust, replaced)
         else:
             yield Fragment(entry.path, None, keys)
-
-
-REPLACES = "_replaces"
-"""A file in a directory that Spark wrote in place of others: their paths from the directory above, between NULs."""
-
-
-def replaced_by(path: str, above: str) -> list[str]:
-    """The paths of the files that such a file names; none if they were removed, as it is then."""
-    try:
-        names = Path(path).read_bytes().split(b"\0")
-    except FileNotFoundError:
-        return []
-    return [os.path.join(above, os.fsdecode(name)) for name in names if name]
 
 
 def _matches(pattern: str, in_memory: bool, trust: bool) -> Iterator[Fragment]:

@@ -105,11 +105,11 @@ class Batch:
     """A batch of a stream, of ten numbers."""
 
     def __init__(self, where: Path, number: int, query: str = "q", overwrite: bool = False) -> None:
-        from shmarrow.spark.source.writer import WrittenInStream, make_directory
+        from shmarrow.scans import jobs
+        from shmarrow.spark.source.writer import WrittenInStream
 
         self.writer, self.number = source(where).streamWriter(struct_of("id long"), overwrite), number
-        folder = self.writer.files.temporary(f"batch={number}")
-        make_directory(folder)
+        folder = jobs.begin(self.writer.files.directory, f"batch={number}")
         ids = np.arange(number * 10, number * 10 + 10)
         self.messages = [
             WrittenInStream(i, path, query) for i, path in enumerate(_parts(self.writer.files, folder, ids))

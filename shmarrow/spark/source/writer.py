@@ -31,7 +31,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -59,7 +58,8 @@ from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.file.statistics import Collector
 from shmarrow.memory.host import host_name
 from shmarrow.memory.location import is_shm, refused
-from shmarrow.scans.sources import REPLACES, find, is_visible, open_fragment, replaced_by
+from shmarrow.scans import jobs
+from shmarrow.scans.sources import find, is_visible, open_fragment
 from shmarrow.spark import _pyspark
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
 from shmarrow.spark.source.messages import sendable
@@ -130,7 +130,7 @@ class Files:
 
     def temporary(self, name: str) -> str:
         """The directory in which tasks write."""
-        return os.path.join(self.directory, "_temporary", name)
+        return jobs.temporary(self.directory, name)
 
     def write_rows(self, folder: str, iterator: Iterator[pa.RecordBatch]) -> str | None:
         """Write the rows of a task into a file of its own, and return its path; None if there are no rows."""
@@ -155,12 +155,6 @@ class Files:
             ) from None
         return path
 
-    def plan_overwrite(self, work: str, name: str) -> None:
-        """Write down what the directory of this name will replace: all that is there now, but this one."""
-        old = b"\0".join([os.fsencode(path) for path in _paths(self.directory) if path.partition("/")[0] != name])
-        with open(os.path.join(self.temporary(work), REPLACES), "wb") as file:
-            file.write(old)
-
     def commit(self, work: str, name: str, files: Mapping[str, str]) -> None:
         """Make files, each with its new name and its path, a directory of this name."""
         whole = os.path.join(self.temporary(work), "whole")
@@ -168,50 +162,7 @@ class Files:
         os.mkdir(whole)
         for new, path in files.items():
             os.rename(path, os.path.join(whole, new))
-        with suppress(FileNotFoundError):  # it replaces nothing
-            os.rename(os.path.join(self.temporary(work), REPLACES), os.path.join(whole, REPLACES))
-        os.rename(whole, os.path.join(self.directory, name))
-
-    def remove_replaced(self) -> None:
-        """Remove what overwrites have replaced, also those whose driver was killed before it did."""
-        for list_of in glob(f"*/{REPLACES}", root_dir=self.directory):
-            path = os.path.join(self.directory, list_of)
-            for old in replaced_by(path, self.directory):
-                with suppress(FileNotFoundError, NotADirectoryError):  # others remove it, too
-                    _remove(old)
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-
-    def discard(self, name: str) -> None:
-        """Remove a directory in which tasks wrote."""
-        shutil.rmtree(self.temporary(name), ignore_errors=True)
-        with suppress(OSError):  # others write
-            os.rmdir(self.temporary(""))
-
-
-def _paths(directory: str, above: str = "") -> Iterator[str]:
-    """All that readers may see, and what is in directories that they look into, each directory after its files."""
-    try:
-        entries = list(os.scandir(directory))
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        if above or is_visible(entry.name):
-            if entry.is_dir(follow_symlinks=False):
-                yield from _paths(entry.path, f"{above}{entry.name}/")
-            yield above + entry.name
-
-
-def _remove(path: str) -> None:
-    """Remove a file, a link, or a directory if it is empty."""
-    if os.path.islink(path) or not os.path.isdir(path):
-        os.unlink(path)
-        return
-    try:
-        os.rmdir(path)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # what came later stays
-            raise
+        jobs.publish(self.directory, work, name, whole)
 
 
 def _directory(text: str | None) -> str:
@@ -231,14 +182,6 @@ def _directory(text: str | None) -> str:
     if os.path.lexists(path) and not os.path.isdir(path):
         raise InvalidArgument(f"cannot write to {path!r}: expected a directory, found a file")
     return path
-
-
-def make_directory(path: str) -> None:
-    """Make a directory for tasks."""
-    try:
-        os.makedirs(path, exist_ok=True)
-    except FileNotFoundError:  # another job has just removed the one above, which was empty
-        os.makedirs(path, exist_ok=True)
 
 
 @contextmanager
@@ -273,17 +216,16 @@ class Writer(DataSourceArrowWriter):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        now = time.time_ns() // 1_000_000
-        self.job = str(uuid.UUID(int=now << 80 | uuid.uuid4().int & (1 << 80) - 1))  # in the order of time
+        self.job = jobs.new_job()
         self.overwrite = overwrite
         with sendable():
             self.files = Files(given, schema)
         with writing_to(self.files.directory):
             if not overwrite and os.path.isdir(self.files.directory):
                 _check_append(self.files)
-            make_directory(self.files.temporary(self.job))
+            jobs.begin(self.files.directory, self.job)
             if overwrite:
-                self.files.plan_overwrite(self.job, self.name)
+                jobs.plan_overwrite(self.files.directory, self.job, self.name)
 
     @property
     def name(self) -> str:
@@ -308,16 +250,16 @@ class Writer(DataSourceArrowWriter):
                 with suppress(FileNotFoundError):
                     os.unlink(success)
             self.files.commit(self.job, self.name, {task.name(self.job): task.path for task in written})
-            self.files.remove_replaced()
+            jobs.remove_replaced(self.files.directory)
             made = os.path.join(self.files.temporary(self.job), "_SUCCESS")
             with open(made, "wb"):
                 pass
             os.rename(made, success)  # replaces a link that others have put there, and does not follow it
-            self.files.discard(self.job)
+            jobs.discard(self.files.directory, self.job)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Remove the files of the tasks."""
-        self.files.discard(self.job)
+        jobs.discard(self.files.directory, self.job)
 
 
 def _check_append(files: Files, tries: int = 10) -> None:
@@ -388,8 +330,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert context is not None  # it runs in a task
         with writing_to(self.files.directory):
             query, number = _pyspark.stream_batch()
-            folder = self.files.temporary(f"batch={number}")
-            make_directory(folder)
+            folder = jobs.begin(self.files.directory, f"batch={number}")
             return WrittenInStream(context.partitionId(), self.files.write_rows(folder, iterator), query)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
@@ -401,12 +342,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if batchId == 0 and not self.overwrite:
                 self._check_first(name)
             if (files or self.overwrite) and not self._is_there(name, tasks[0].query if tasks else ""):
-                make_directory(self.files.temporary(name))
+                jobs.begin(self.files.directory, name)
                 if self.overwrite:
-                    self.files.plan_overwrite(name, name)
+                    jobs.plan_overwrite(self.files.directory, name, name)
                 self.files.commit(name, name, files)
-            self.files.remove_replaced()
-            self.files.discard(name)
+            jobs.remove_replaced(self.files.directory)
+            jobs.discard(self.files.directory, name)
 
     def _check_first(self, name: str) -> None:
         """Check that there are no later batches before the first is committed; they are of another query."""
@@ -434,4 +375,4 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """Remove what tasks have written of a batch."""
-        self.files.discard(f"batch={batchId}")
+        jobs.discard(self.files.directory, f"batch={batchId}")
