@@ -6,10 +6,9 @@ mapped files and shared memory objects.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shmarrow import ipc as ipc
-from shmarrow import pickling
 from shmarrow import segment as segment
 from shmarrow import types as types
 from shmarrow.buffer import Buffer as Buffer
@@ -41,7 +40,6 @@ from shmarrow.extension import register_extension_type as register_extension_typ
 from shmarrow.extension import unregister_extension_type as unregister_extension_type
 from shmarrow.layout import Array as Array
 from shmarrow.layout import concat_arrays as concat_arrays
-from shmarrow.layout import making
 from shmarrow.layout import nulls as nulls
 from shmarrow.lazy import lazy
 from shmarrow.types import DataType as DataType
@@ -198,22 +196,3 @@ if not TYPE_CHECKING:
         "segment",
         "types",
     )
-
-
-# What stands at the bottom and needs what stands at the top gets it here, on its first use.
-
-
-def _build_array(*arguments: Any, **options: Any) -> Any:
-    from shmarrow.build import array
-
-    return array(*arguments, **options)
-
-
-def _reduced(value: Any) -> Any:
-    from shmarrow.interchange.handles import reduced
-
-    return reduced(value)
-
-
-making.build_array = _build_array
-pickling.await_pickler(_reduced)

@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pickle import PickleBuffer
 from types import ModuleType
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 C = TypeVar("C", bound=type)
-Reduce = Callable[[Any], Any]
-"""Takes an instance, and returns what ``__reduce__`` returns."""
 
 _PICKLER = "multiprocessing.reduction"
 _CLASSES: list[type] = []
-_REGISTERED: list[tuple[Callable[[type, Reduce], Any], Reduce]] = []
-"""What registers a reducer with the pickler, once its module has been executed, and the reducer."""
 
 
 def passed_by_handle(cls: C) -> C:
     """Pass instances of a class between processes as handles; a decorator."""
     _CLASSES.append(cls)
-    for register, reduce in _REGISTERED:
-        register(cls, reduce)
+    pickler: Any = sys.modules.get(_PICKLER)
+    if hasattr(pickler, "ForkingPickler"):  # else the hook below registers it, once the module has been executed
+        pickler.ForkingPickler.register(cls, _reduced)
     return cls
+
+
+def _reduced(value: Any) -> Any:
+    """Reduce a value to its handle if it has one, else to a copy; the door to what stands above all classes."""
+    import shmarrow
+
+    return shmarrow.interchange.handles.reduced(value)
 
 
 def packed(data: Bytes, protocol: int) -> PickleBuffer | bytes:
@@ -50,25 +54,13 @@ def unpacked(data: Any) -> Bytes:
     return as_bytes(data)
 
 
-def await_pickler(reduce: Reduce) -> None:
-    """Register a reducer of all classes: now if the pickler's module is imported already, else right after that."""
-    if _PICKLER in sys.modules:
-        _register(import_module(_PICKLER), reduce)  # waits for a thread that is in the middle of the import
-    else:
-        sys.meta_path.insert(0, cast(Any, _Awaiting(reduce)))
-
-
-def _register(module: ModuleType, reduce: Reduce) -> None:
-    _REGISTERED.append((module.ForkingPickler.register, reduce))
+def _register(module: Any) -> None:
     for cls in _CLASSES:
-        module.ForkingPickler.register(cls, reduce)
+        module.ForkingPickler.register(cls, _reduced)
 
 
-class _Awaiting:
-    """Finds the module of the pickler as all others do, once, and has it registered with after its execution."""
-
-    def __init__(self, reduce: Reduce) -> None:
-        self._reduce = reduce
+class _ImportHook:
+    """Finds the module of the pickler as all others do, once, and registers the classes after its execution."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if name != _PICKLER or self not in sys.meta_path:
@@ -84,7 +76,13 @@ class _Awaiting:
             def execute_and_register(module: ModuleType) -> None:
                 del loader.exec_module
                 execute(module)
-                _register(module, self._reduce)
+                _register(module)
 
             loader.exec_module = execute_and_register
         return spec
+
+
+if _PICKLER in sys.modules:
+    _register(import_module(_PICKLER))  # waits for a thread that is in the middle of the import
+else:
+    sys.meta_path.insert(0, cast(Any, _ImportHook()))

@@ -15,8 +15,9 @@ from shmarrow.build.sources import plain
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown
 from shmarrow.layout import Array, arguments
+from shmarrow.layout.array import nulls
 from shmarrow.layout.listing import LISTS
-from shmarrow.layout.making import frozen, make_array, nulls
+from shmarrow.layout.making import frozen, make_array
 from shmarrow.layout.validation import check_required
 from shmarrow.layout.values import array_from_numpy, array_from_pylist
 from shmarrow.types import DataType, ExtensionType

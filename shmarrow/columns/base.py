@@ -590,7 +590,7 @@ class Columns(Generic[Column]):
         >>> batch.for_consumer("spark").schema.types
         [DataType(decimal128(20, 0)), DataType(string)]
         """
-        from shmarrow.types.for_consumer import rows_for
+        from shmarrow.layout.consumers import rows_for
 
         return rows_for(self, name, lossy)
 

@@ -41,9 +41,10 @@ from shmarrow.errors import (
 from shmarrow.habits import missing, no_operator
 from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array, checked_positions
+from shmarrow.layout.array import nulls
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.listing import buffer_bytes
-from shmarrow.layout.making import join_arrays, no_index, nulls, range_of, slice_bounds
+from shmarrow.layout.making import join_arrays, no_index, range_of, slice_bounds
 from shmarrow.layout.selection import selection
 from shmarrow.pickling import passed_by_handle
 from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_, storage_of
@@ -427,7 +428,7 @@ class ChunkedArray:
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> ChunkedArray:
         """Cast to a type that another tool accepts; see :meth:`Array.for_consumer`."""
-        from shmarrow.types.for_consumer import column_for
+        from shmarrow.layout.consumers import column_for
 
         return column_for(self, name, lossy)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from shmarrow.types import PANDAS_KEY, DataType, MetadataLike, Schema, as_schema
 
 if TYPE_CHECKING:
     from shmarrow.build.frames import Frame
-    from shmarrow.columns.base import Columns
-
-C = TypeVar("C", bound="Columns[Any]")
 
 
 def as_column(values: Any, type: DataType | None) -> Array | ChunkedArray:
@@ -30,12 +27,12 @@ def as_column(values: Any, type: DataType | None) -> Array | ChunkedArray:
 
 
 def made_from(
-    kind: type[C],
+    kind: Any,
     data: Any,
     names: Sequence[str] | Schema | None,
     schema: Schema | None,
     metadata: MetadataLike | None,
-) -> C:
+) -> Any:
     """Make a batch or a table of any tabular data; see :func:`shmarrow.table`."""
     own = as_schema(names)
     if own is not None:
@@ -101,13 +98,13 @@ def _has_columns(item: Any) -> bool:
 
 
 def from_pandas(
-    kind: type[C],
+    kind: Any,
     df: Any,
     schema: Schema | None,
     preserve_index: bool | None,
     columns: Sequence[Any] | None,
     metadata: MetadataLike | None,
-) -> C:
+) -> Any:
     """Implement :meth:`Columns.from_pandas`."""
     if not hasattr(df, "iloc") or not hasattr(df, "columns"):
         raise not_expected("a pandas.DataFrame", df)
@@ -115,14 +112,14 @@ def from_pandas(
 
 
 def from_frame(
-    kind: type[C],
+    kind: Any,
     frame: Any,
     schema: Schema | None = None,
     metadata: MetadataLike | None = None,
     *,
     preserve_index: bool | None = None,
     columns: Sequence[Any] | None = None,
-) -> C:
+) -> Any:
     """Make a batch or a table from a pandas DataFrame, with the metadata from which pandas restores it."""
     from shmarrow.build import frames
 
@@ -135,7 +132,7 @@ def from_frame(
     return made._with_schema(made.schema.with_metadata({**(made.schema.metadata or {}), **described}))
 
 
-def frame_in_schema(kind: type[C], frame: Any, schema: Schema) -> C:
+def frame_in_schema(kind: Any, frame: Any, schema: Schema) -> Any:
     """Make a batch or a table of a data frame with exactly the fields of a schema, for a writer of it.
 
     Raises
@@ -164,7 +161,7 @@ def frame_in_schema(kind: type[C], frame: Any, schema: Schema) -> C:
     return _of_parts(kind, read, schema, None)
 
 
-def _of_parts(kind: type[C], read: Frame, schema: Schema | None, metadata: MetadataLike | None) -> C:
+def _of_parts(kind: Any, read: Frame, schema: Schema | None, metadata: MetadataLike | None) -> Any:
     """Make a batch or a table of the columns and levels of a frame, with their own types or those of a schema."""
     from shmarrow.build import array, frames
     from shmarrow.build.pandas import with_extension

@@ -16,7 +16,8 @@ from typing import Any, Self
 from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, clip, shown
 from shmarrow.layout import Array
-from shmarrow.layout.making import array_class, nulls
+from shmarrow.layout.array import nulls
+from shmarrow.layout.making import array_class
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, ExtensionType, Field
 

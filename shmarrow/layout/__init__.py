@@ -7,8 +7,8 @@ slots.
 
 from __future__ import annotations
 
-from shmarrow.layout.array import Array, concat_arrays
+from shmarrow.layout.array import Array, concat_arrays, nulls
 from shmarrow.layout.listing import LISTING, BufferSpec, Layout
-from shmarrow.layout.making import make_array, nulls
+from shmarrow.layout.making import make_array
 
 __all__ = ["LISTING", "Array", "BufferSpec", "Layout", "concat_arrays", "make_array", "nulls"]

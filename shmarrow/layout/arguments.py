@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from shmarrow.buffer import EMPTY, Bytes, DType, Indices, Mask, NDArray
 from shmarrow.casts import exact_items
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, counted, shown
-from shmarrow.layout import making
-from shmarrow.layout.array import Array
+from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import checked_size, frozen, items_of, refuse_type, validity_of
-from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType, DictionaryType, int64, storage_of
 
 
-def as_array(values: Any, what: str, type: DataType | None = None) -> Array:
+def is_array(value: object) -> TypeGuard[Any]:
+    """Return whether a value is an array of this package."""
+    return isinstance(value, LayoutHooks)
+
+
+def build_array(values: Any, type: Any = None, mask: Any = None, **options: Any) -> Any:
+    """Make an array of values: :func:`shmarrow.array`, a door to what stands above the layouts."""
+    from shmarrow.build import array
+
+    return array(values, type, mask, **options)
+
+
+def as_array(values: Any, what: str, type: DataType | None = None) -> Any:
     """Return an array unchanged; convert anything else with :func:`shmarrow.array`, with ``type`` if given.
 
     Raises
@@ -25,10 +35,10 @@ def as_array(values: Any, what: str, type: DataType | None = None) -> Array:
     InvalidType
         If ``values`` is a type, which belongs last.
     """
-    if isinstance(values, Array):
+    if is_array(values):
         return values
     refuse_type(values, what)
-    return making.build_array(values, type)
+    return build_array(values, type)
 
 
 def one_array(values: Any) -> Any:
@@ -37,7 +47,7 @@ def one_array(values: Any) -> Any:
         return values.__shmarrow_array__()
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    return making.build_array(values) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
+    return build_array(values) if values.ndim == 1 and np.ma.getmaskarray(values).any() else values.data
 
 
 def exact_integers(values: Any, dtype: DType, what: str) -> NDArray:
@@ -51,9 +61,9 @@ def exact_integers(values: Any, dtype: DType, what: str) -> NDArray:
         If a value does not fit the dtype.
     """
     values = one_array(values)
-    if isinstance(values, Array):
+    if is_array(values):
         plain = values._storage
-        if values.null_count or not isinstance(plain, PrimitiveArray):
+        if values.null_count or plain.type.layout != "primitive":
             raise InvalidType(
                 f"{what} must be integers without nulls, found {values.type}, {counted(values.null_count, 'null')}"
             )
@@ -84,7 +94,7 @@ def offsets_and_nulls(offsets: Any, dtype: DType, what: str = "offsets") -> tupl
     if getattr(offsets, "null_count", 0) or (isinstance(offsets, (list, tuple)) and None in offsets):
         offsets = as_array(offsets, what, int64())._storage
         valid = offsets._mask()
-        if valid is not None and isinstance(offsets, PrimitiveArray):
+        if valid is not None and offsets.type.layout == "primitive":
             nearest = np.where(valid, np.arange(len(valid)), len(valid))
             nearest = np.minimum.accumulate(nearest[::-1])[::-1]
             values = np.append(offsets.values, offsets.values.dtype.type(0))[nearest]
@@ -98,8 +108,8 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
     indices = one_array(indices)
     if isinstance(indices, np.ndarray) and indices.dtype == np.int64 and indices.ndim == 1:
         return indices, None
-    indices = indices._storage if isinstance(indices, Array) else indices
-    if isinstance(indices, PrimitiveArray):
+    indices = indices._storage if is_array(indices) else indices
+    if is_array(indices) and indices._type.layout == "primitive":
         valid = indices._mask()
         values = np.asarray(indices.values)
         if valid is not None and values.dtype.kind in "iu":
@@ -187,7 +197,7 @@ def masked_validity(mask: Any, length: int, valid: Mask | None = None) -> tuple[
 
 def checked_parts(
     type: DataType, length: Any, buffers: Any, null_count: Any, offset: Any, children: Any
-) -> tuple[int, list[Bytes | None], int, int, list[Array]]:
+) -> tuple[int, list[Bytes | None], int, int, list[Any]]:
     """Return checked length, buffers, null count, offset and children of an array; sizes are checked elsewhere.
 
     Raises
@@ -204,7 +214,7 @@ def checked_parts(
     if not LISTING[type.layout].has_validity:  # any count is accepted, and ignored
         nulls = -1
     for child in items_of(children, "children"):
-        if not isinstance(child, Array):
+        if not is_array(child):
             raise InvalidType(f"{type}: children must be Arrays, found {child.__class__.__name__}")
     rows, views = LISTING[type.layout].buffers, items_of(buffers, "buffers")
     if not LISTING[type.layout].has_validity and views and views[0] is None:

@@ -28,6 +28,7 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     LimitExceeded,
+    ShmarrowError,
     clip,
     not_an_index,
     not_expected,
@@ -39,8 +40,11 @@ from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
+    CLASSES,
+    array_class,
     boolean_bits,
     check_slots,
+    checked_size,
     items_of,
     join_arrays,
     make_array,
@@ -52,17 +56,13 @@ from shmarrow.layout.preview import Budget, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
 from shmarrow.memory.mappings import own
 from shmarrow.pickling import packed, passed_by_handle, unpacked
-from shmarrow.types import DataType, as_type, has_floats
+from shmarrow.types import DataType, as_type, has_floats, null
 
 if TYPE_CHECKING:
     import jax
     import pandas as pd
     import pyarrow as pa
     import torch
-
-    from shmarrow.layout.boolean import BooleanArray
-    from shmarrow.layout.dictionary import DictionaryArray
-    from shmarrow.layout.run_end_encoded import RunEndEncodedArray
 
 
 Slice = slice
@@ -184,7 +184,7 @@ class Array(LayoutHooks):
         own = [None if data is None else data.view(Buffer) for data in self._buffers]
         return own + [data for child in self._children for data in child.buffers()]
 
-    def is_null(self, nan_is_null: bool = False) -> BooleanArray:
+    def is_null(self, nan_is_null: bool = False) -> Array:
         """Return a BooleanArray, True for null slots, including those whose child, run or dictionary value is null.
 
         A copy.
@@ -205,7 +205,7 @@ class Array(LayoutHooks):
             bits |= bitmap.pack(nans)
         return boolean_bits(bits, self._length)
 
-    def is_valid(self) -> BooleanArray:
+    def is_valid(self) -> Array:
         """Return a BooleanArray that is True for valid slots, the inverse of :meth:`is_null`; raises as it does.
 
         Zero-copy if the validity bitmap alone determines the result and the array starts at a byte boundary.
@@ -594,9 +594,7 @@ class Array(LayoutHooks):
 
         return self._take(codes.codes_of(self, with_null=True)[1])
 
-    def dictionary_encode(
-        self, null_encoding: str = "mask", index_type: DataType | str | None = None
-    ) -> DictionaryArray:
+    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
         """Encode the values as indices into their distinct values, in order of first appearance.
 
         Values are compared bitwise: 0.0 and -0.0 are distinct.
@@ -618,12 +616,11 @@ class Array(LayoutHooks):
         LimitExceeded
             If slots that occupy no memory would make more than 2**24 values.
         """
-        from shmarrow.layout.dictionary import DictionaryArray, encode
+        if self._storage._type.layout == "dictionary":
+            return self
+        return CLASSES["dictionary"]._encode(self, null_encoding, index_type)
 
-        encoded: Any = self if isinstance(self._storage, DictionaryArray) else encode(self, null_encoding, index_type)
-        return encoded
-
-    def run_end_encode(self, run_end_type: DataType | str = "int32") -> RunEndEncodedArray:
+    def run_end_encode(self, run_end_type: DataType | str = "int32") -> Any:
         """Encode runs of equal adjacent values; adjacent nulls form one run.
 
         Adjacent values are compared bitwise. An array that is already run-end encoded is returned unchanged.
@@ -633,10 +630,9 @@ class Array(LayoutHooks):
         InvalidData
             If the array is too long for the run end type.
         """
-        from shmarrow.layout.run_end_encoded import RunEndEncodedArray, encode
-
-        encoded: Any = self if isinstance(self._storage, RunEndEncodedArray) else encode(self, run_end_type)
-        return encoded
+        if self._storage._type.layout == "run_end_encoded":
+            return self
+        return CLASSES["run_end_encoded"]._encode(self, run_end_type)
 
     # --- other libraries ---
 
@@ -663,7 +659,9 @@ class Array(LayoutHooks):
 
         The same as ``sa.array(obj, type, mask, from_pandas=True)``; see :func:`shmarrow.array` for the arguments.
         """
-        return making.build_array(obj, type, mask, from_pandas=True, safe=safe)
+        from shmarrow.layout.arguments import build_array
+
+        return build_array(obj, type, mask, from_pandas=True, safe=safe)
 
     def to_pandas(self, *, arrow_backed: bool = False, writable: bool = False, **options: Any) -> pd.Series:
         """Convert to a ``pandas.Series``, through pyarrow.
@@ -731,7 +729,7 @@ class Array(LayoutHooks):
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        from shmarrow.types.for_consumer import column_for
+        from shmarrow.layout.consumers import column_for
 
         return column_for(self, name, lossy)
 
@@ -759,7 +757,7 @@ class Array(LayoutHooks):
         InvalidData
             If ``jax_enable_x64`` is off, and 32 bits cannot hold a value. Other errors as for :meth:`Tensor.to_jax`.
         """
-        from shmarrow.interchange.jax import array_to_jax
+        from shmarrow.layout.jax import array_to_jax
 
         return array_to_jax(self, device)
 
@@ -974,6 +972,35 @@ def _rebuild(
 ) -> Any:
     views = [None if data is None else unpacked(data) for data in buffers]
     return make_array(type, length, views, null_count, 0, children, dictionary)
+
+
+def nulls(size: int, type: DataType | str | None = None) -> Array:
+    """An array of ``size`` nulls.
+
+    Parameters
+    ----------
+    size : int
+        Number of slots.
+    type : DataType or str, optional
+        The type; ``null`` by default.
+
+    Raises
+    ------
+    InvalidType
+        If ``size`` is not an int or ``type`` not a type, or for a union without children, which cannot have nulls.
+    InvalidArgument
+        If ``size`` is negative.
+    LimitExceeded
+        If memory runs out.
+    """
+    size = checked_size(size, "the number of nulls")
+    null_type = null() if type is None else as_type(type)
+    try:
+        return array_class(null_type)._nulls(null_type, size)
+    except (MemoryError, ValueError, OverflowError) as error:
+        if isinstance(error, ShmarrowError):
+            raise
+        raise LimitExceeded(f"no memory for {size} nulls of {clip(str(null_type), 200)}") from None
 
 
 AnyArray = TypeVar("AnyArray", bound=Array)

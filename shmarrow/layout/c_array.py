@@ -27,7 +27,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -59,10 +59,6 @@ from shmarrow.types.c_schema import (
     type_schema,
 )
 from shmarrow.types.schema import with_nulls
-
-if TYPE_CHECKING:
-    from shmarrow.columns.batch import RecordBatch
-    from shmarrow.layout.array import Array
 
 _ROOM = {"nanoarrow": 3}
 """The most buffers in a structure that a library copies."""
@@ -216,12 +212,27 @@ def capsules(tree: Tree, schema: Any) -> tuple[PyCapsule, PyCapsule]:
 # --- arrays and record batches ----------------------------------------------------------------------------------
 
 
-def array_tree(array: Array) -> Tree:
+class Batch(Protocol):
+    """What the export of a :class:`~shmarrow.RecordBatch` needs of it."""
+
+    num_rows: int
+    _schema: Schema
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def columns(self) -> list[Any]: ...
+    def _at_hand(self, index: int) -> bool: ...
+    def cast(self, target_schema: Schema, /) -> Any: ...
+    def validate(self) -> None: ...
+
+
+def array_tree(array: Any) -> Tree:
     """Validate an array and build its tree."""
     return lay_out(make_safe(array))
 
 
-def batch_tree(batch: RecordBatch) -> Tree:
+def batch_tree(batch: Batch) -> Tree:
     """Validate the columns of a record batch, and build its tree as a struct.
 
     Raises
@@ -251,7 +262,7 @@ def refuse(unknown: dict[str, object]) -> None:
 
 
 def export_array(
-    array: Array, requested_schema: PyCapsule | None = None, **unknown: object
+    array: Any, requested_schema: PyCapsule | None = None, **unknown: object
 ) -> tuple[PyCapsule, PyCapsule]:
     """Implement :meth:`Array.__arrow_c_array__`."""
     if unknown:
@@ -262,7 +273,7 @@ def export_array(
 
 
 def export_batch(
-    batch: RecordBatch, requested_schema: PyCapsule | None = None, **unknown: object
+    batch: Batch, requested_schema: PyCapsule | None = None, **unknown: object
 ) -> tuple[PyCapsule, PyCapsule]:
     """Implement :meth:`RecordBatch.__arrow_c_array__`."""
     if unknown:
@@ -279,7 +290,7 @@ def requested(schema: Schema, capsule: PyCapsule | None) -> Schema:
     return schema if target.equals(schema) else target
 
 
-def in_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
+def in_schema(batch: Batch, schema: Schema) -> Batch:
     """Cast a batch to a schema; raises the errors of :meth:`RecordBatch.cast`."""
     return batch if schema is batch._schema else batch.cast(schema)
 
@@ -347,7 +358,7 @@ class Importer:
     __slots__ = ("_dictionaries",)
 
     def __init__(self) -> None:
-        self._dictionaries: dict[tuple[Any, ...], tuple[tuple[Any, ...], Array]] = {}
+        self._dictionaries: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
 
     def array(self, owner: Any, address: int, type: Any, path: tuple[int, ...] = ()) -> Any:
         """Build the array at an address.
@@ -517,7 +528,7 @@ class Rows(NamedTuple):
 
     schema: Schema
     num_rows: int
-    columns: list[Array] | None
+    columns: list[Any] | None
     source: Any = None
 
 
@@ -577,7 +588,7 @@ def rows_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Row
 # --- entry points -----------------------------------------------------------------------------------------------
 
 
-def array_from_capsules(schema: PyCapsule, array: PyCapsule) -> Array:
+def array_from_capsules(schema: PyCapsule, array: PyCapsule) -> Any:
     """Import an array from two capsules, zero-copy.
 
     Parameters

@@ -25,7 +25,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shmarrow.capsules import ARRAY, PyCapsule
 from shmarrow.errors import (
@@ -40,6 +40,7 @@ from shmarrow.errors import (
     optional,
 )
 from shmarrow.layout.c_array import (
+    Batch,
     Importer,
     Tree,
     array_from_capsules,
@@ -50,7 +51,7 @@ from shmarrow.layout.c_array import (
     refuse,
     requested,
 )
-from shmarrow.layout.making import join_arrays, nulls
+from shmarrow.layout.making import array_class, join_arrays
 from shmarrow.memory.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema
 from shmarrow.types.c_schema import (
@@ -65,12 +66,6 @@ from shmarrow.types.c_schema import (
     type_from_capsule,
     type_schema,
 )
-
-if TYPE_CHECKING:
-    from shmarrow.columns.batch import RecordBatch
-    from shmarrow.columns.chunked import ChunkedArray
-    from shmarrow.columns.table import RecordBatchReader
-    from shmarrow.layout.array import Array
 
 _STRUCT = struct.Struct("<5Q")
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -200,7 +195,7 @@ def open_stream(obj: object) -> CStream:
     return CStream(ask(obj, "__arrow_c_stream__") if hasattr(obj, "__arrow_c_stream__") else obj, what)
 
 
-def read_chunks(obj: object) -> tuple[list[Array], DataType]:
+def read_chunks(obj: object) -> tuple[list[Any], DataType]:
     """Read all arrays of a stream, and their type; rows become structs. Errors as :func:`open_stream`."""
     stream = open_stream(obj)
     try:
@@ -212,12 +207,12 @@ def read_chunks(obj: object) -> tuple[list[Array], DataType]:
     return chunks, type
 
 
-def read_array(obj: object) -> Array:
+def read_array(obj: object) -> Any:
     """Import an object as one array: zero-copy unless it has several chunks. Rows become structs."""
     if hasattr(obj, ARRAY):
         return array_from_capsules(*array_capsules(obj))
     chunks, type = read_chunks(obj)
-    return join_arrays(chunks) if chunks else nulls(0, type)
+    return join_arrays(chunks) if chunks else array_class(type)._nulls(type, 0)
 
 
 def array_capsules(obj: object) -> tuple[PyCapsule, PyCapsule]:
@@ -238,7 +233,7 @@ _MOST_COLUMNS = 1 << 12
 """The most columns, over all batches, exported up front."""
 
 
-def export_chunks(array: ChunkedArray, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
+def export_chunks(array: Any, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
     """Implement :meth:`ChunkedArray.__arrow_c_stream__`."""
     refuse(unknown)
     if requested_schema is not None:
@@ -247,7 +242,7 @@ def export_chunks(array: ChunkedArray, requested_schema: PyCapsule | None = None
 
 
 def export_batches(
-    schema: Schema, batches: Iterable[RecordBatch], requested_schema: PyCapsule | None = None, **unknown: object
+    schema: Schema, batches: Iterable[Batch], requested_schema: PyCapsule | None = None, **unknown: object
 ) -> PyCapsule:
     """Export batches as a stream: up front if they are few and in place, else one by one."""
     refuse(unknown)
@@ -260,12 +255,12 @@ def export_batches(
     return _one_by_one(target, chain(first, source))
 
 
-def export_all(schema: Schema, batches: Iterable[RecordBatch]) -> PyCapsule:
+def export_all(schema: Schema, batches: Iterable[Batch]) -> PyCapsule:
     """Export batches as a stream, all up front, for a consumer that reads all of them."""
     return _at_once([batch_tree(in_schema(batch, schema)) for batch in batches], schema_schema(schema))
 
 
-def export_reader(reader: RecordBatchReader, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
+def export_reader(reader: Any, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
     """Implement :meth:`RecordBatchReader.__arrow_c_stream__`."""
     refuse(unknown)
     return _one_by_one(requested(reader.schema, requested_schema), reader, reader._fail)
@@ -285,7 +280,7 @@ class _Exported:
     """An iterator of pyarrow batches for one consumer; after an error it raises instead of ending."""
 
     def __init__(
-        self, make: Callable[[Any], Any], schema: Schema, batches: Iterator[RecordBatch], fail: Callable[..., None]
+        self, make: Callable[[Any], Any], schema: Schema, batches: Iterator[Batch], fail: Callable[..., None]
     ) -> None:
         self._make = make
         self._schema = schema
@@ -310,7 +305,7 @@ class _Exported:
             raise Failed(f"{type(error).__name__} while a batch was read") from None
 
 
-def _one_by_one(schema: Schema, batches: Iterable[RecordBatch], fail: Callable[..., None] = lambda _: None) -> Any:
+def _one_by_one(schema: Schema, batches: Iterable[Batch], fail: Callable[..., None] = lambda _: None) -> Any:
     pa = optional("pyarrow")
     exported = _Exported(pa.record_batch, schema, iter(batches), fail)
     return pa.RecordBatchReader.from_batches(pa.schema(schema), exported).__arrow_c_stream__()

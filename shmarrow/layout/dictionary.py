@@ -14,8 +14,8 @@ import numpy as np
 from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
-from shmarrow.layout.array import Array
-from shmarrow.layout.making import blank_mask, frozen, join_arrays, make_array, nulls, read_only, validity_of, zeros
+from shmarrow.layout.array import Array, nulls
+from shmarrow.layout.making import blank_mask, frozen, join_arrays, make_array, read_only, validity_of, zeros
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import CHUNK, check_repeats, has_fixed_width, same_at
 from shmarrow.types import DataType, DictionaryType, ExtensionType
@@ -119,7 +119,9 @@ class DictionaryArray(Array):
                 codes, first = codes_of(values)
                 _check_reach(target, len(first))
                 return _over(target, compact._through(codes), values._take(first))
-        return encode(array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered)
+        return DictionaryArray._encode(
+            array._cast_to(target.value_type, safe), "mask", target.index_type, target.ordered
+        )
 
     def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Self:
         """Return the array itself, or with the given index type."""
@@ -288,7 +290,7 @@ class DictionaryArray(Array):
         from shmarrow.layout.values import array_from_pylist
 
         array = array_from_pylist(values, type.value_type)
-        return encode(array, "mask", type.index_type, type.ordered, valid)
+        return DictionaryArray._encode(array, "mask", type.index_type, type.ordered, valid)
 
     @classmethod
     def from_arrays(
@@ -344,30 +346,30 @@ class DictionaryArray(Array):
             result._check_references()
         return result
 
+    @staticmethod
+    def _encode(
+        array: Any,
+        null_encoding: str = "mask",
+        index_type: DataType | str | None = None,
+        ordered: bool = False,
+        mask: Mask | None = None,
+    ) -> Any:
+        """Implement :meth:`Array.dictionary_encode`; slots where ``mask`` is False also become null indices."""
+        from shmarrow.layout.codes import codes_of
+
+        if null_encoding not in ("mask", "encode"):
+            raise InvalidArgument(f"null_encoding must be 'mask' or 'encode', found {shown(null_encoding)}")
+        type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
+        codes, first = codes_of(array, null_encoding == "encode")
+        _check_reach(type, len(first))
+        return _over(type, codes if mask is None else np.where(mask, codes, -1), array._take(first))
+
 
 def _first_use(number: int, indices: Indices, valid: Mask | None = None) -> int | tuple[Part, ...]:
     """The first row with a value of the dictionary, for :class:`renumbered`; its number if no row has it."""
     uses = indices == number
     slots = np.flatnonzero(uses if valid is None else uses & valid)
     return int(slots[0]) if len(slots) else (("dictionary",), ("row", number))
-
-
-def encode(
-    array: Any,
-    null_encoding: str = "mask",
-    index_type: DataType | str | None = None,
-    ordered: bool = False,
-    mask: Mask | None = None,
-) -> Any:
-    """Implement :meth:`Array.dictionary_encode`; slots where ``mask`` is False also become null indices."""
-    from shmarrow.layout.codes import codes_of
-
-    if null_encoding not in ("mask", "encode"):
-        raise InvalidArgument(f"null_encoding must be 'mask' or 'encode', found {shown(null_encoding)}")
-    type = DictionaryType("int32" if index_type is None else index_type, array.type, ordered)
-    codes, first = codes_of(array, null_encoding == "encode")
-    _check_reach(type, len(first))
-    return _over(type, codes if mask is None else np.where(mask, codes, -1), array._take(first))
 
 
 def _check_reach(type: Any, count: int, remedy: str = "") -> None:
@@ -407,7 +409,7 @@ def _merged(arrays: Sequence[Any], null_encoding: str) -> tuple[Any, list[Indice
     Null slots have arbitrary indices; with ``"mask"``, references to a null in a dictionary become -1.
     """
     type = arrays[0].type
-    merged = encode(join_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
+    merged = DictionaryArray._encode(join_arrays([array.dictionary for array in arrays]), null_encoding, "int64")
     _check_reach(type, len(merged.dictionary), "; call dictionary_decode() or cast to a wider index type")
     valid = merged._mask()
     codes = merged.indices.values if valid is None else np.where(valid, merged.indices.values, -1)

@@ -5,10 +5,10 @@ Creation of arrays from their parts: array classes, nulls, booleans, concatenati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,16 +22,12 @@ from shmarrow.errors import (
     InvalidData,
     InvalidType,
     LimitExceeded,
-    ShmarrowError,
     clip,
     counted,
     shown,
 )
 from shmarrow.layout.listing import LISTING, bytes_needed
-from shmarrow.types import DataType, as_type, bool_, null, storage_of
-
-if TYPE_CHECKING:
-    from shmarrow.layout.array import Array
+from shmarrow.types import DataType, bool_, storage_of
 
 
 def read_only(data: NDArray) -> Bytes:
@@ -236,19 +232,15 @@ def items_of(values: Any, what: str) -> list[Any]:
         raise InvalidType(f"expected {what} as a sequence, found {values.__class__.__name__}") from None
 
 
-AnyArray = TypeVar("AnyArray", bound="Array")
+A = TypeVar("A")
 
 
-build_array: Callable[..., Any]
-"""Makes an array of values: :func:`shmarrow.array`, which stands above this package, so ``shmarrow`` sets it."""
-
-
-class _Classes(dict[str, "type[Array]"]):
+class _Classes(dict[str, Any]):
     """The array class of each layout, imported on first use."""
 
-    def __missing__(self, layout: str) -> type[Array]:
+    def __missing__(self, layout: str) -> Any:
         module, _, name = LISTING[layout].home.partition(".")
-        cls: type[Array] = getattr(import_module(f"shmarrow.layout.{module}"), name)
+        cls = getattr(import_module(f"shmarrow.layout.{module}"), name)
         self.update(dict.fromkeys(cls.layouts, cls))
         return cls
 
@@ -262,15 +254,15 @@ def make_array(
     buffers: list[Bytes | None],
     null_count: int = -1,
     offset: int = 0,
-    children: Sequence[Array] = (),
-    dictionary: Array | None = None,
+    children: Sequence[Any] = (),
+    dictionary: Any = None,
 ) -> Any:
     """Create an array of the class for the type's layout; copies and checks nothing."""
     cls = type.array_class or CLASSES[type.layout]
     return cls(type, length, buffers, null_count, offset, children, dictionary)
 
 
-def array_class(type: DataType) -> type[Array]:
+def array_class(type: DataType) -> Any:
     """Return the array class of a type."""
     return type.array_class or CLASSES[type.layout]
 
@@ -333,35 +325,6 @@ def boolean_bits(bits: Bytes, length: int) -> Any:
     return make_array(bool_(), length, [None, read_only(bits)], 0)
 
 
-def nulls(size: int, type: DataType | str | None = None) -> Array:
-    """An array of ``size`` nulls.
-
-    Parameters
-    ----------
-    size : int
-        Number of slots.
-    type : DataType or str, optional
-        The type; ``null`` by default.
-
-    Raises
-    ------
-    InvalidType
-        If ``size`` is not an int or ``type`` not a type, or for a union without children, which cannot have nulls.
-    InvalidArgument
-        If ``size`` is negative.
-    LimitExceeded
-        If memory runs out.
-    """
-    size = checked_size(size, "the number of nulls")
-    null_type = null() if type is None else as_type(type)
-    try:
-        return array_class(null_type)._nulls(null_type, size)
-    except (MemoryError, ValueError, OverflowError) as error:
-        if isinstance(error, ShmarrowError):
-            raise
-        raise LimitExceeded(f"no memory for {size} nulls of {clip(str(null_type), 200)}") from None
-
-
 def one_null(type: DataType) -> Any:
     """Return an array of one null, for slots that become null without a null in the data.
 
@@ -376,7 +339,7 @@ def one_null(type: DataType) -> Any:
             f"a null of {clip(str(type), 200)} would take {size} bytes that are not in the data; "
             f"at most {EXPANDED_VALUES} can be created at once"
         )
-    return nulls(1, type)
+    return array_class(type)._nulls(type, 1)
 
 
 def _slot_bytes(type: Any) -> int:
@@ -391,20 +354,21 @@ def zeros(type: DataType, length: int, slots: int = 0) -> Any:
     """Return an array of nulls with zeroed buffers, over children of ``slots`` nulls each."""
     rows = LISTING[type.layout].buffers
     buffers: list[Bytes | None] = [read_only(np.zeros(bytes_needed(row, type, length), np.uint8)) for row in rows]
-    children = [nulls(slots, field.type) for field in type.fields]
+    children = [array_class(field.type)._nulls(field.type, slots) for field in type.fields]
     return make_array(type, length, buffers, length, 0, children)
 
 
-def join_arrays(arrays: Sequence[AnyArray]) -> AnyArray:
+def join_arrays(arrays: Sequence[A]) -> A:
     """Return arrays, at least one, as one, a copy; a single one is not copied. InvalidType if their types differ."""
-    first = arrays[0]
-    for other in arrays[1:]:
+    first: Any = arrays[0]
+    rest: Sequence[Any] = arrays[1:]
+    for other in rest:
         if other.type != first.type:
             raise InvalidType(f"cannot concatenate {first.type} and {other.type}")
     if len(arrays) == 1:
         return first
-    parts = arrays if first._joins_slices else [array.trim() for array in arrays]
-    result: AnyArray = type(first)._join(parts)
+    parts: Sequence[Any] = arrays if first._joins_slices else [array.trim() for array in (first, *rest)]
+    result: Any = type(first)._join(parts)
     if LISTING[first.type.layout].has_validity and any(array.null_count for array in parts):
         runs = [(array._validity() if array.null_count else None, array._offset, len(array)) for array in parts]
         result = result._with_validity(bitmap.join(runs), sum(array.null_count for array in parts))

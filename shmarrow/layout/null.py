@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import InvalidType, shown
-from shmarrow.layout.array import Array
-from shmarrow.layout.making import LONGEST, check_expansion, make_array, nulls, total_of
+from shmarrow.layout.array import Array, nulls
+from shmarrow.layout.making import CLASSES, LONGEST, check_expansion, make_array, total_of
 from shmarrow.types import DataType
-
-if TYPE_CHECKING:
-    from shmarrow.layout.dictionary import DictionaryArray
 
 
 class NullArray(Array):
@@ -69,12 +66,8 @@ class NullArray(Array):
     def unique(self) -> Self:
         return self.slice(0, 1)
 
-    def dictionary_encode(
-        self, null_encoding: str = "mask", index_type: DataType | str | None = None
-    ) -> DictionaryArray:
-        from shmarrow.layout.dictionary import encode
-
-        few = encode(self.slice(0, 1), null_encoding, index_type)
+    def dictionary_encode(self, null_encoding: str = "mask", index_type: DataType | str | None = None) -> Any:
+        few = CLASSES["dictionary"]._encode(self.slice(0, 1), null_encoding, index_type)
         encoded: Any = nulls(self._length, few.type)
         if null_encoding == "encode":  # the zeroed indices refer to the null in the dictionary
             encoded = encoded._with(null_count=0, buffers=[None, encoded._buffers[1]], dictionary=few.dictionary)

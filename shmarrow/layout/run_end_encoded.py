@@ -14,9 +14,9 @@ import numpy as np
 from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
 from shmarrow.layout.arguments import as_array
-from shmarrow.layout.array import Array
+from shmarrow.layout.array import Array, nulls
 from shmarrow.layout.codes import codes_of, slot_codes
-from shmarrow.layout.making import check_bits, check_slots, frozen, join_arrays, kept, make_array, nulls, refuse_type
+from shmarrow.layout.making import check_bits, check_slots, frozen, join_arrays, kept, make_array, refuse_type
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import CHUNK, check_repeats, has_fixed_width
 from shmarrow.types import DataType, ExtensionType, Field, RunEndEncodedType
@@ -109,7 +109,7 @@ class RunEndEncodedArray(Array):
         if isinstance(array.type, ExtensionType) and array.type != target.value_type:
             return array.storage._cast_to(target, safe)
         if array.type.__class__ is not RunEndEncodedType:
-            return encode(array._cast_to(target.value_type, safe), target)
+            return RunEndEncodedArray._encode(array._cast_to(target.value_type, safe), target)
         first, ends = array._window()
         values = array._cast_values(first, ends, target.value_type, safe)
         return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), values])
@@ -244,7 +244,7 @@ class RunEndEncodedArray(Array):
     def from_pylist(cls, type: Any, values: Sequence[Any], valid: Mask | None) -> Self:
         from shmarrow.layout.values import array_from_pylist
 
-        return encode(array_from_pylist(values, type.value_type), type)
+        return RunEndEncodedArray._encode(array_from_pylist(values, type.value_type), type)
 
     @classmethod
     def from_arrays(cls, run_ends: Any, values: Any, type: DataType | str | None = None) -> Self:
@@ -282,6 +282,15 @@ class RunEndEncodedArray(Array):
         result._check_references()
         return result
 
+    @staticmethod
+    def _encode(array: Any, type: DataType | str) -> Any:
+        """Implement :meth:`Array.run_end_encode`; ``type`` is that of the run ends, or of the result."""
+        target = type if isinstance(type, RunEndEncodedType) else RunEndEncodedType(type, array.type)
+        check_slots(array)
+        starts = array._run_starts()
+        ends = np.append(starts[1:], len(array)) if len(array) else starts
+        return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), array._take(starts)])
+
 
 def _start(run: int, ends: Indices) -> int:
     """The first row of a run, for :class:`renumbered`."""
@@ -291,15 +300,6 @@ def _start(run: int, ends: Indices) -> int:
 def _find(ends: NDArray, slot: int, side: Literal["left", "right"]) -> int:
     """Binary search for ``slot`` in run ends, in their dtype, as numpy would otherwise convert all of them."""
     return int(np.searchsorted(ends, ends.dtype.type(min(slot, np.iinfo(ends.dtype).max)), side))
-
-
-def encode(array: Any, type: DataType | str) -> Any:
-    """Implement :meth:`Array.run_end_encode`; ``type`` is that of the run ends, or of the result."""
-    target = type if isinstance(type, RunEndEncodedType) else RunEndEncodedType(type, array.type)
-    check_slots(array)
-    starts = array._run_starts()
-    ends = np.append(starts[1:], len(array)) if len(array) else starts
-    return make_array(target, len(array), [], 0, 0, [_run_end_array(target, ends), array._take(starts)])
 
 
 def _run_end_array(type: DataType, ends: Indices) -> Any:

@@ -8,11 +8,8 @@ import numpy as np
 
 from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import InvalidArgument, InvalidType, shown
-from shmarrow.layout.arguments import as_array, checked_mask, one_array
-from shmarrow.layout.array import Array
-from shmarrow.layout.boolean import BooleanArray
+from shmarrow.layout.arguments import as_array, checked_mask, is_array, one_array
 from shmarrow.layout.making import check_slots, join_arrays
-from shmarrow.layout.null import NullArray
 from shmarrow.types import bool_
 
 _BEHAVIORS = ("drop", "emit_null")
@@ -39,9 +36,9 @@ def selection(mask: Any, length: int, null_selection_behavior: str = "drop") -> 
     if not isinstance(mask, np.ndarray) or mask.dtype == object:
         mask = as_array(mask, "a mask")
     valid = None
-    if isinstance(mask, Array):
-        mask = mask.cast(bool_()) if isinstance(mask, NullArray) else mask
-        if not isinstance(mask, BooleanArray):
+    if is_array(mask):
+        mask = mask.cast(bool_()) if mask.type.layout == "null" else mask
+        if mask.type != bool_():
             raise InvalidType(f"a mask must be bools, found {mask.type}")
         valid, mask = mask._mask(), mask.values
     keep = checked_mask(mask, length)
@@ -59,7 +56,7 @@ def fill_null(array: Any, fill_value: Any) -> Any:
         fill_value = fill_value.as_py()
     if fill_value is None:
         return array
-    whole = isinstance(fill_value, Array) or hasattr(fill_value, "__arrow_c_array__")
+    whole = is_array(fill_value) or hasattr(fill_value, "__arrow_c_array__")
     values = as_array(fill_value if whole else [fill_value], "a value to fill in", None if whole else array.type)
     values = values.cast(array.type)
     if whole and len(values) != len(array):

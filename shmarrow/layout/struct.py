@@ -12,7 +12,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.casts import exact_items, kinds_of
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, masked_validity
-from shmarrow.layout.array import Array
+from shmarrow.layout.array import Array, nulls
 from shmarrow.layout.listing import LISTING
 from shmarrow.layout.making import (
     check_expansion,
@@ -20,7 +20,6 @@ from shmarrow.layout.making import (
     items_of,
     join_arrays,
     make_array,
-    nulls,
     validity_of,
     zeros,
 )

@@ -15,14 +15,13 @@ from shmarrow import errors
 from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers
-from shmarrow.layout.array import Array
+from shmarrow.layout.array import Array, nulls
 from shmarrow.layout.making import (
     blank_mask,
     frozen,
     items_of,
     join_arrays,
     make_array,
-    nulls,
     one_null,
     read_only,
     view_of,

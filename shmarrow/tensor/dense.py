@@ -450,7 +450,7 @@ class Tensor(AnyTensor):
         MissingExtra
             If JAX is not installed.
         """
-        from shmarrow.interchange.jax import to_jax
+        from shmarrow.layout.jax import to_jax
 
         return to_jax(self.storage, self._element, self.ml_dtype, device)
 

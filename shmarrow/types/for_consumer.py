@@ -1,8 +1,7 @@
-"""Casting columns to types that another tool accepts, by the rules in :mod:`shmarrow.types.consumers`.
+"""The types that another tool accepts in place of others, by the rules in :mod:`shmarrow.types.consumers`.
 
 Invariants:
 
-* a column that the tool accepts stays the same object;
 * the result depends on the type alone: every batch of a file gets the same schema, which is known without data;
 * no value changes unless the caller names its kind of type in ``lossy``: other casts are checked.
 """
@@ -12,22 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from shmarrow.errors import InvalidArgument, InvalidData, LimitExceeded, Unsupported, at, not_expected, shown
+from shmarrow.errors import InvalidArgument, Unsupported, at, not_expected, shown
 from shmarrow.types import nested, primitive
 from shmarrow.types.base import DataType
 from shmarrow.types.consumers import CONSUMERS, KINDS, LOSSY, RULES, Consumer, Rule, kind_of
 from shmarrow.types.extension import ExtensionType, storage_of, types_in
-from shmarrow.types.schema import Schema
-
-if TYPE_CHECKING:
-    from shmarrow.columns.base import Columns
-    from shmarrow.columns.chunked import ChunkedArray
-    from shmarrow.layout import Array
-
-Column = TypeVar("Column", bound="Array | ChunkedArray")
-Rows = TypeVar("Rows", bound="Columns[Any]")
 
 
 class Stages(NamedTuple):
@@ -113,7 +103,7 @@ class Casting(NamedTuple):
                 f"{self.consumer.title} requires a unique name for each {what}, found {shown(name)} more than once"
             )
 
-    def schema(self, schema: Schema) -> list[Stages]:
+    def schema(self, schema: Any) -> list[Stages]:
         """Return the target types of the columns."""
         if self.consumer.unique_names:
             self.check_names(schema.names, "column")
@@ -126,44 +116,10 @@ class Casting(NamedTuple):
                     by_type[field.type] = self.stages(field.type)
         return [by_type[field.type] for field in schema]
 
-    def column(self, column: Any, stages: Stages) -> Any:
-        """Cast an array or chunked array; returns the same object if it has the type."""
-        try:
-            with at(f"for {self.consumer.title}"):
-                column = _cast(column, stages.checked, True)
-        except InvalidData as error:
-            if not isinstance(error, LimitExceeded):
-                error.hint = self._hint(column.type)  # the caller has an argument lossy, and none named safe
-            raise
-        for target, safe in ((stages.loosened, False), (stages.final, True)):
-            column = _cast(column, target, safe)
-        if self.consumer.distinct and column.type.layout == "dictionary":
-            return _distinct_chunks(column) if hasattr(column, "chunks") else _distinct(column)
-        return column
-
-    def _hint(self, type: DataType) -> str | None:
+    def hint(self, type: DataType) -> str | None:
         inner_kinds = {kind_of(storage_of(each)) for each in types_in(type)}
         kinds = sorted(kind for kind in inner_kinds if kind in LOSSY[self.name] and not self.allows(kind))
         return "; ".join([f"lossy={kind!r} drops {LOSSY[self.name][kind]}" for kind in kinds]) or None
-
-
-def _cast(column: Any, target: DataType, safe: bool) -> Any:
-    return column if column.type == target else column.cast(target, safe)
-
-
-def _distinct(array: Any) -> Any:
-    """Re-encode a dictionary array so that its dictionary contains no nulls and no duplicates."""
-    encoded = array.dictionary.dictionary_encode(index_type="int64")
-    if len(encoded.dictionary) == len(array.dictionary):
-        return array
-    indices = encoded.indices.take(array.indices).cast(array.type.index_type)
-    return type(array).from_arrays(indices, encoded.dictionary, ordered=array.type.ordered)
-
-
-def _distinct_chunks(column: Any) -> Any:
-    chunks = [_distinct(chunk) for chunk in column.chunks]
-    same = all(new is old for new, old in zip(chunks, column.chunks, strict=True))
-    return column if same else type(column)(chunks, column.type)
 
 
 def casting_for(name: str, lossy: str | Iterable[str]) -> Casting:
@@ -193,44 +149,3 @@ def _nothing_lost(name: str, kind: Any) -> InvalidArgument:
     close = get_close_matches(str(kind)[:40], kinds, 1)
     hint = f"did you mean {close[0]!r}?" if close else expected
     return InvalidArgument(f"lossy={shown(kind)}: no kind of type has that name", hint=hint)
-
-
-def _new_schema(schema: Schema, stages: list[Stages]) -> Schema:
-    fields = [
-        field if field.type == each.final else field.with_type(each.final)
-        for field, each in zip(schema, stages, strict=True)
-    ]
-    return Schema(fields, schema.metadata)
-
-
-def column_for(column: Column, name: str, lossy: str | Iterable[str]) -> Column:
-    """Implement :meth:`Array.for_consumer` and :meth:`ChunkedArray.for_consumer`."""
-    casting = casting_for(name, lossy)
-    return casting.column(column, casting.stages(column.type))
-
-
-def rows_for(rows: Rows, name: str, lossy: str | Iterable[str]) -> Rows:
-    """Implement :meth:`RecordBatch.for_consumer` and :meth:`Table.for_consumer`."""
-    casting = casting_for(name, lossy)
-    schema = rows.schema
-    stages = casting.schema(schema)
-    new = {}
-    for i, (field, each) in enumerate(zip(schema, stages, strict=True)):
-        looked_at = casting.consumer.distinct and each.final.layout == "dictionary"
-        if looked_at or any(field.type != type for type in each):
-            column = rows.column(i)
-            with at("column", field.name):
-                cast = casting.column(column, each)
-            if cast is not column:
-                new[i] = cast
-    if not new:
-        return rows
-    places = [-1 if i in new else i for i in range(len(schema))]
-    return rows._arranged(_new_schema(schema, stages), places, new)
-
-
-def schema_for(schema: Schema, name: str, lossy: str | Iterable[str]) -> Schema:
-    """Implement :meth:`Schema.for_consumer`."""
-    stages = casting_for(name, lossy).schema(schema)
-    same = all(field.type == each.final for field, each in zip(schema, stages, strict=True))
-    return schema if same else _new_schema(schema, stages)

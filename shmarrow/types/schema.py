@@ -263,9 +263,18 @@ class Schema:
         InvalidArgument
             If ``name`` is unknown, or ``lossy`` names a kind that never loses anything.
         """
-        from shmarrow.types.for_consumer import schema_for
+        from shmarrow.types.for_consumer import casting_for
 
-        return schema_for(self, name, lossy)
+        return self._with_types([stages.final for stages in casting_for(name, lossy).schema(self)])
+
+    def _with_types(self, types: Iterable[DataType]) -> Schema:
+        """Return the schema with other types; itself if they are the same."""
+        old = self.fields
+        fields = [
+            field if field.type == type else field.with_type(type) for field, type in zip(old, types, strict=True)
+        ]
+        same = all(new is field for new, field in zip(fields, old, strict=True))
+        return self if same else Schema(fields, self.metadata)
 
     @property
     def pandas_metadata(self) -> dict[str, Any] | None:

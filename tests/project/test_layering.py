@@ -1,14 +1,12 @@
 """The direction of imports: lower layers never import higher ones.
 
-The order is data, in :data:`ORDER`. Imports inside functions count as those at the top of a file do; those for type
-checkers do not run, and do not count. ``shmarrow/__init__.py``, the surface, may import everything; the command line
-uses it as any user does, and nothing else in the package imports it.
+The order is data, in :data:`ORDER`. Imports inside functions and those for type checkers count as those at the top of
+a file do. ``shmarrow/__init__.py``, the surface, may import everything; the command line uses it as any user does.
 
-The one exception is a *door*: a method of a low class that leads to another library imports the adapter, which is
-higher. :data:`DOORS` names each.
+The one exception is a *door*: a method of a low class that leads to another library, to the C form or to the building
+of arrays imports what does it, which is higher. :data:`DOORS` names each; without them no files import each other.
 
-``ipc`` has an order of its own, :data:`IPC_ORDER`. Between files there are no circles of imports but those that
-:data:`CIRCLES` gives a reason for, and none at all of what is imported at the top of a file.
+``ipc`` has an order of its own, :data:`IPC_ORDER`. No file assigns names in another one.
 """
 
 from __future__ import annotations
@@ -80,25 +78,23 @@ IPC_ORDER = (
 )
 """The packages within ``ipc``: each may import those before it."""
 
-CIRCLES = {
-    "types": "a schema is exported and imported by what is made of types and fields",
-    "layout": "an operation on an array of one layout may give an array of any other",
-}
-"""The packages whose files may import each other, by imports within functions, and why."""
-
-MOST_IN_A_CIRCLE = 16
-"""The most files that may import each other."""
-
 DOORS = {
     "columns.base": {"interchange.pandas", "interchange.write"},
     "columns.chunked": {"interchange.pandas"},
-    "layout.array": {"interchange.jax", "interchange.pandas"},
-    "scans.one_table": {"interchange.write"},
+    "layout.array": {"interchange.pandas"},
+    "layout.arguments": {"build"},
+    "pickling": {""},
+    "scans.one_table": {"interchange.write", "scans.polars"},
     "tensor.convert": {"interchange.torch"},
-    "tensor.dense": {"interchange.jax", "interchange.torch"},
+    "tensor.dense": {"interchange.torch"},
     "tensor.sparse": {"interchange.sparse", "interchange.torch"},
+    "types.base": {"types.c_schema"},
+    "types.c_schema": {"types.c_pyarrow"},
+    "types.schema": {"types.c_schema"},
 }
-"""What leads to another library, or writes: the files whose methods import a higher one, and what they import."""
+"""What leads up: the files whose functions import a higher one, and what they import; the empty name is the package."""
+
+MOST_DOORS = 15
 
 SURFACE_USE = {("cli", "")}
 
@@ -158,23 +154,11 @@ def lazy_names(tree: ast.AST) -> dict[str, list[str]]:
     return {module: text.split() or [module[1:]] for table in tables for module, text in table.items()}
 
 
-def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those for type checkers."""
-    if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-        for other in node.orelse:
-            yield from _running(other)
-        return
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _running(child)
-
-
 def _imports(name: str, path: Path, source: str) -> Iterator[tuple[int, str]]:
     package = ["shmarrow", *name.split(".")] if name else ["shmarrow"]
     if path.name != "__init__.py":
         package = package[:-1]
-    nodes = list(_running(ast.parse(source)))
-    for node in nodes:
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -229,7 +213,7 @@ def test_direction() -> None:
 OFFENCES = (
     ("types", "from shmarrow import errors", ""),
     ("types", "def f():\n    from shmarrow.columns.batch import Table", "types may not import shmarrow.columns.batch"),
-    ("types", "if TYPE_CHECKING:\n    import shmarrow.cli", ""),
+    ("types", "if TYPE_CHECKING:\n    import shmarrow.cli", "types may not import shmarrow.cli"),
     ("types", "if not TYPE_CHECKING:\n    import shmarrow.cli", "types may not import shmarrow.cli"),
     ("types", "from shmarrow import array", "types may not import shmarrow"),
     ("types", "import_module('shmarrow.cli')", "types may not import shmarrow.cli"),
@@ -266,16 +250,14 @@ def at_the_top(source: str) -> set[int]:
     return lines.difference(*(range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in apart))
 
 
-def graph(sources: dict[str, tuple[Path, str]], *, top: bool) -> dict[str, set[str]]:
-    """Return the imports of each file: those at its top, or all."""
+def graph(sources: dict[str, tuple[Path, str]]) -> dict[str, set[str]]:
+    """Return the imports of each file, but for doors."""
     found: dict[str, set[str]] = {}
     for name, (path, source) in sources.items():
-        lines = at_the_top(source) if top else set()
         targets = {
             target.removeprefix("shmarrow.")
-            for n, target in imports(name, path, source)
+            for _, target in imports(name, path, source)
             if target.startswith("shmarrow.")  # and not torch itself, for shmarrow.torch
-            and (n in lines or not top)
             and target.removeprefix("shmarrow.") not in DOORS.get(name, ())
         }
         found[name] = {target for target in targets if target in sources and target != name}
@@ -295,16 +277,54 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return sorted(map(sorted, together))
 
 
-def test_no_circles_when_imported() -> None:
-    assert circles(graph(SOURCES, top=True)) == []
+def test_no_circles() -> None:
+    found = [circle for circle in circles(graph(SOURCES)) if circle[0] != "store.catalog"]  # until it is taken apart
+    assert found == []
+    assert sum(map(len, DOORS.values())) <= MOST_DOORS
+    assert [
+        (name, door)
+        for name, doors in DOORS.items()
+        for door in doors
+        if f"shmarrow.{door}".rstrip(".") not in {target for _, target in imports(name, *SOURCES[name])}
+    ] == []
 
 
-def test_no_circles_but_those_with_a_reason() -> None:
-    every = circles(graph(SOURCES, top=False))
-    packages = [{name.partition(".")[0] for name in circle} for circle in every]
-    assert all(len(names) == 1 for names in packages), packages
-    assert set().union(*packages) <= set(CIRCLES)
-    assert max(map(len, every)) <= MOST_IN_A_CIRCLE
+def test_doors_are_within_functions() -> None:
+    assert [
+        f"{name}:{number}"
+        for name, doors in DOORS.items()
+        for number, target in imports(name, *SOURCES[name])
+        if target.removeprefix("shmarrow").removeprefix(".") in doors and number in at_the_top(SOURCES[name][1])
+    ] == []
+
+
+def assigned_elsewhere(source: str) -> list[str]:
+    """The names of other modules of the package that a file assigns."""
+    tree = ast.parse(source)
+    modules = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shmarrow")
+        for alias in node.names
+        if f"{node.module}.{alias.name}".removeprefix("shmarrow.") in NAMES
+    }
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)]
+    targets = [target for node in nodes for target in (node.targets if isinstance(node, ast.Assign) else [node.target])]
+    return [
+        ast.unparse(target)
+        for target in targets
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in modules
+    ]
+
+
+def test_no_file_assigns_names_in_another() -> None:
+    assert assigned_elsewhere("from shmarrow import errors\nerrors.x = 1") == ["errors.x"]
+    surface = (PACKAGE / "__init__.py").read_text(encoding="utf-8")
+    assert [
+        (name, found)
+        for name, source in [("", surface), *[(name, source) for name, (_, source) in SOURCES.items()]]
+        if (found := assigned_elsewhere(source))
+    ] == []
 
 
 def test_circles_are_seen() -> None:
@@ -312,8 +332,7 @@ def test_circles_are_seen() -> None:
     sources = {name: (Path(f"{name}.py"), text) for name, text in texts.items()}
     NAMES.update(texts)
     try:
-        assert circles(graph(sources, top=False)) == [["a", "b", "c"]]
-        assert circles(graph(sources, top=True)) == []
+        assert circles(graph(sources)) == [["a", "b", "c"]]
     finally:
         NAMES.difference_update(texts)
 
