@@ -473,6 +473,7 @@ EXTRAS = {
     "nanoarrow": "arrow",
     "pandas": "pandas",
     "polars": "polars",
+    "posix_ipc": "posix",
     "pyarrow": "arrow",
     "pyspark": "spark",
     "scipy": "tensor",

@@ -28,6 +28,7 @@ from shmarrow.errors import Closed, ObjectNotFound, StorageError
 from shmarrow.memory.location import (
     Location,
     became_smaller,
+    is_posix,
     is_shm,
     not_regular,
     refused,
@@ -158,7 +159,7 @@ def map_object(name: str, path: str) -> tuple[str, str, Bytes, os.stat_result]:
     try:
         fd, status = _open_object(name, path)
         try:
-            path = path if path.startswith("/") else os.path.abspath(path)  # stable across chdir
+            path = path if path.startswith("/") or is_posix(path) else os.path.abspath(path)  # stable across chdir
             data = map_file(fd, status.st_size, name if is_shm(name) else path, status)
         finally:
             os.close(fd)
@@ -175,6 +176,8 @@ def read_object(where: Location) -> tuple[str, Bytes]:
     try:
         fd, status = _open_object(name, path)
         try:
+            if is_posix(path):  # which can be mapped only
+                return name, frozen(map_file(fd, status.st_size, name, status).copy())
             return name, read_whole(fd, status.st_size, name)
         finally:
             os.close(fd)
@@ -202,12 +205,31 @@ def read_whole(fd: int, size: int, name: str) -> Bytes:
         if not got:
             raise became_smaller("read", name, size)
         done += got
+    return frozen(data)
+
+
+def frozen(data: Bytes) -> Bytes:
+    """Make an array read-only, and return it."""
     data.flags.writeable = False
     return data
 
 
+def status_of(where: Location) -> os.stat_result:
+    """Return the status of a published object; errors are those of the system."""
+    path = resolve(where)[1]
+    if not is_posix(path):
+        return os.stat(path)
+    fd, status = _open_object("", path)
+    os.close(fd)
+    return status
+
+
 def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
     """Open a published object; returns its descriptor and status."""
+    if is_posix(path):
+        from shmarrow.memory.posix import open_object
+
+        return open_object(path)
     # As shm_open does, refuse links: in a world-writable directory they may be planted.
     fd = open_unlocked(path, O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH)
     try:

@@ -29,6 +29,7 @@ from shmarrow.memory.location import (
     TEMP_PREFIX,
     Location,
     check_removable,
+    is_posix,
     refused,
     resolve,
 )
@@ -169,6 +170,11 @@ def delete(where: Location) -> None:
     """
     name, path = resolve(where)
     try:
+        if is_posix(path):
+            from shmarrow.memory.posix import remove
+
+            remove(path)
+            return
         check_removable(os.lstat(path))
         os.unlink(path)
     except OSError as error:

@@ -3,7 +3,8 @@
 Invariants:
 
 * on Linux the shared memory object NAME is the file ``/dev/shm/NAME``, so :func:`resolve` turns every location into a
-  path, and everything else works on files. Without that directory, as on macOS, ``shm:`` names raise;
+  path, and everything else works on files. Without that directory, as on macOS, its path is ``posix:NAME``, which
+  ``posix`` opens; on every platform, that is also a location;
 * user-supplied names must not start with :data:`TEMP_PREFIX`, which is reserved for unpublished files;
 * an error names the operation and the object, with the numbers that explain the failure.
 """
@@ -22,6 +23,9 @@ Location = str | os.PathLike[str]
 SHM_SCHEME = "shm:"
 SHM_DIRECTORY = "/dev/shm"
 SHM_NAME_MAX = 254
+POSIX_SCHEME = "posix:"
+POSIX_NAME_MAX = 30
+"""The most bytes of a name on macOS, without the slash before it."""
 TEMP_PREFIX = ".shmarrow-"
 _HAS_SHM = os.path.isdir(SHM_DIRECTORY)  # cached: the check is slow next to opening an object
 
@@ -50,14 +54,12 @@ def resolve(where: Location) -> tuple[str, str]:
     ------
     InvalidArgument, InvalidType
         If it is not a valid name.
-    Unsupported
-        For ``shm:NAME`` without ``/dev/shm``.
     """
     try:
         name = decoded(where)
         if name.startswith("~/"):
             name = os.path.expanduser(name)
-        if name.isascii() and "\0" not in name and not name.startswith(SHM_SCHEME):
+        if name.isascii() and "\0" not in name and not is_shm(name):
             last = name[name.rfind("/") + 1 :]
             if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
                 return name, name  # the common case
@@ -66,7 +68,7 @@ def resolve(where: Location) -> tuple[str, str]:
         raise InvalidArgument(f"{where!r} cannot be encoded as a name: {error}") from None
     if b"\0" in raw:
         raise InvalidArgument(f"a name must not contain NUL, found {name!r}")
-    last = name[len(SHM_SCHEME) :] if is_shm(name) else os.path.basename(name)
+    last = name.partition(":")[2] if is_shm(name) else os.path.basename(name)
     proper = last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX)
     if not is_shm(name):
         if not proper:
@@ -79,35 +81,40 @@ def resolve(where: Location) -> tuple[str, str]:
                 f"a path must end in a file name that does not start with {TEMP_PREFIX!r}, found {name!r}"
             )
         return name, name
-    size = len(raw) - len(SHM_SCHEME)
-    if not proper or "/" in last or size > SHM_NAME_MAX:
+    posix = is_posix(name) or not _HAS_SHM
+    scheme, _, short = raw.partition(b":")
+    size, most = len(short), POSIX_NAME_MAX if posix else SHM_NAME_MAX
+    if not proper or "/" in last or size > most:
         raise InvalidArgument(
-            f"expected {SHM_SCHEME}NAME, where NAME has 1 to {SHM_NAME_MAX} bytes and no '/', is not '.' or '..' and "
+            f"expected {scheme.decode()}:NAME, where NAME has 1 to {most} bytes and no '/', is not '.' or '..' and "
             f"does not start with {TEMP_PREFIX!r}, found {name!r}, whose NAME has {size} bytes"
         )
-    if not _HAS_SHM:
-        check_shm(name)
-    return name, f"{SHM_DIRECTORY}/{last}"
+    return name, POSIX_SCHEME + last if posix else f"{SHM_DIRECTORY}/{last}"
 
 
 def check_shm(name: str) -> None:
-    """Reject a shared memory name on platforms where it is not a file.
+    """Reject the shared memory name of a store or ring where it is not a file.
 
     Raises
     ------
     Unsupported
-        If there is no ``/dev/shm``.
+        If it is ``posix:NAME``, or there is no ``/dev/shm``.
     """
-    if not os.path.isdir(SHM_DIRECTORY):
+    if is_posix(name) or not os.path.isdir(SHM_DIRECTORY):
         raise Unsupported(
-            f"cannot use {name!r}: there is no directory {SHM_DIRECTORY}; on Linux, mount a tmpfs there; on "
-            "other platforms, use a path instead"
+            f"cannot use {name!r}: stores and rings in shared memory are files in {SHM_DIRECTORY}; on Linux, mount a "
+            "tmpfs there if there is none; on other platforms, use a path"
         )
 
 
 def is_shm(name: str) -> bool:
     """Whether a name refers to a shared memory object."""
-    return name.startswith(SHM_SCHEME)
+    return name.startswith((SHM_SCHEME, POSIX_SCHEME))
+
+
+def is_posix(path: str) -> bool:
+    """Whether a path of :func:`resolve` is that of a shared memory object that is not a file."""
+    return path.startswith(POSIX_SCHEME)
 
 
 def check_removable(status: os.stat_result) -> None:

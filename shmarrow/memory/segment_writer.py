@@ -20,6 +20,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes, as_bytes
 from shmarrow.errors import InvalidArgument, StorageError
+from shmarrow.memory.attached import MAX_CALL_BYTES
 from shmarrow.memory.files import (
     link_temp,
     link_unnamed,
@@ -37,6 +38,7 @@ from shmarrow.memory.location import (
     check_removable,
     check_trusted_link,
     is_planted,
+    is_posix,
     is_shm,
     refused,
     resolve,
@@ -81,8 +83,8 @@ def create(
         If the name exists and must not be overwritten. Checked again atomically when publishing.
     StorageError
         If the directory is missing or not writable.
-    Unsupported
-        For ``shm:NAME`` without ``/dev/shm``, as on macOS.
+    MissingExtra
+        For ``shm:NAME`` without ``/dev/shm``, as on macOS, if posix_ipc is not installed.
     """
     return create_at(*resolve(where), mode, overwrite, durable)
 
@@ -98,6 +100,8 @@ def create_at(
     if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
         raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:
+        if is_posix(path):
+            return PosixWriter(name, path, mode=mode, overwrite=overwrite)
         if not path.startswith("/"):
             path = os.path.join(os.getcwd(), path)  # stable across chdir
         path, replaced = _target(path, overwrite, follow=not is_shm(name))
@@ -395,3 +399,32 @@ class SegmentWriter(Sink):
 
     def __repr__(self) -> str:
         return f"<SegmentWriter {self.name!r}, {self.size} bytes{', closed' if self.closed else ''}>"
+
+
+class PosixWriter(SegmentWriter):
+    """A shared memory object that is not a file: written to a temporary file, and copied when it is published.
+
+    So what :meth:`map` returned is no view of the object.
+    """
+
+    def _open(self) -> None:
+        from tempfile import TemporaryFile
+
+        from shmarrow.memory.posix import check_free
+
+        if not self._overwrite:
+            check_free(self.path)
+        with TemporaryFile() as file:
+            self._fd = os.dup(file.fileno())
+
+    def _publish(self) -> None:
+        from shmarrow.memory.posix import publish
+
+        self._maps.clear()
+        publish(self.path, self.size, self._read, 0o600 if self._mode is None else self._mode, self._overwrite)
+
+    def _read(self, target: memoryview) -> None:
+        """Copy all that was written."""
+        done = 0
+        while done < self.size:
+            done += os.preadv(self._fd, [target[done : done + MAX_CALL_BYTES]], done)

@@ -28,7 +28,7 @@ from shmarrow import memory
 from shmarrow.errors import ObjectExists, ObjectNotFound, StorageError, storage_error
 from shmarrow.memory.files import populate
 from shmarrow.memory.futex import Futexes
-from shmarrow.memory.location import Location, is_shm, resolve
+from shmarrow.memory.location import Location, check_shm, is_shm, resolve
 from shmarrow.memory.locks import Exclusive, open_unlocked
 from shmarrow.memory.mappings import map_file
 from shmarrow.ring import protocol as p
@@ -195,7 +195,7 @@ def open_file(where: Location, writable: bool | None, trusted: Trusted) -> RingF
     InvalidData
         If the file is not a ring, or is damaged.
     """
-    name, path = resolve(where)
+    name, path = _resolved(where)
     flags = (os.O_RDONLY if writable is None else os.O_RDWR) | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         fd = open_unlocked(path, flags | (os.O_NOFOLLOW if is_shm(name) else 0))
@@ -239,7 +239,7 @@ def open_for_writing(where: Location, frames: Any, slots: int, policy: int, mode
     StoreFull
         If there is no space for it.
     """
-    name, path = resolve(where)
+    name, path = _resolved(where)
     geometry = new_geometry(frames.kind, policy, slots, len(frames.head), frames.size)
     while True:
         try:
@@ -267,6 +267,14 @@ def open_for_writing(where: Location, frames: Any, slots: int, policy: int, mode
                 return ring
             ring.end()
         ring.close()
+
+
+def _resolved(where: Location) -> tuple[str, str]:
+    """Return the name and path of a ring; Unsupported if it is not a file, whose locks rings need."""
+    name, path = resolve(where)
+    if is_shm(name):
+        check_shm(name)
+    return name, path
 
 
 def _create(where: Location, geometry: Geometry, head: bytes, mode: int) -> RingFile:

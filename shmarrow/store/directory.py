@@ -39,7 +39,7 @@ from shmarrow.errors import (
 from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
 from shmarrow.memory.files import link_unnamed, open_unnamed, sync_directory
 from shmarrow.memory.formats import head_of, recognized
-from shmarrow.memory.location import check_shm, decoded
+from shmarrow.memory.location import check_shm, decoded, is_shm
 from shmarrow.memory.locks import LOCKED, identity, try_lock
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
@@ -196,7 +196,7 @@ def locate(where: Location) -> tuple[str, str]:
     name = decoded(where)
     if sys.platform != "linux":
         raise Unsupported(f"cannot open the store {name!r}: stores need Linux, whose record locks they use")
-    if name.startswith(SHM_SCHEME):
+    if is_shm(name):
         short = name[len(SHM_SCHEME) :]
         check_shm(name)
         if not short or {"/", "\0"}.intersection(short) or short[0] == "." or len(os.fsencode(short)) > SHM_NAME_MAX:

@@ -68,8 +68,23 @@ def shm() -> Iterator[Place]:
         place.path(name).unlink()
 
 
-@pytest.fixture(params=["file", "shm"])
+@pytest.fixture
+def posix() -> Iterator[Place]:
+    """Shared memory objects as on platforms where they are no files; on Linux, they are all the same."""
+    place = Place(SHM, f"sa{os.getpid()}-", "posix:")
+    yield place
+    for name in place.names():
+        place.path(name).unlink()
+
+
+@pytest.fixture(params=["file", "shm", "posix"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(tmp_path, "", "") if request.param == "file" else request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["file", "shm"])
+def file_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where objects are files."""
     return request.getfixturevalue("shm") if request.param == "shm" else Place(tmp_path, "", "")
 
 
@@ -382,12 +397,12 @@ def test_write_at_beyond_the_end_leaves_zeros_and_no_hole(place: Place) -> None:
     assert place.path("a").stat().st_blocks * 512 >= 100_002
 
 
-def test_reserved_space_that_was_not_written_is_given_back(place: Place) -> None:
-    with create(place("a")) as writer:
+def test_reserved_space_that_was_not_written_is_given_back(file_place: Place) -> None:
+    with create(file_place("a")) as writer:
         writer.reserve(1 << 20)
         assert os.fstat(writer.fileno()).st_blocks * 512 >= 1 << 20
         writer.write([b"abc"])
-    found = place.path("a").stat()
+    found = file_place.path("a").stat()
     assert found.st_size == 3
     assert found.st_blocks * 512 <= 4096
 
@@ -880,10 +895,10 @@ def test_a_replaced_file_keeps_its_owner(tmp_path: Path, way: str) -> None:
 # Threads, forks, copies
 
 
-def test_close_gives_up_the_mapping_at_once(place: Place) -> None:
-    put(place("a"), b"x" * 100)
-    path = place.path("a")
-    got = attach(place("a"))
+def test_close_gives_up_the_mapping_at_once(file_place: Place) -> None:
+    put(file_place("a"), b"x" * 100)
+    path = file_place.path("a")
+    got = attach(file_place("a"))
     assert str(path) in Path("/proc/self/maps").read_text()
     got.close()
     assert str(path) not in Path("/proc/self/maps").read_text()

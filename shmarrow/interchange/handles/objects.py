@@ -12,7 +12,6 @@ Invariants:
 from __future__ import annotations
 
 import errno
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, ObjectNotFound, StorageError, shown
 from shmarrow.memory import SHM_DIRECTORY, Segment
 from shmarrow.memory import attach as attach_segment
+from shmarrow.memory.attached import status_of
 from shmarrow.memory.host import boot_id, host_name
 from shmarrow.memory.location import is_shm, resolve
 from shmarrow.memory.mappings import Mapping, mapping_of
@@ -156,7 +156,7 @@ def _ref_of(mapping: Mapping) -> ObjectRef | None:
     if name.startswith(("/proc/", "/dev/fd/")):
         return None
     try:
-        status = os.stat(resolve(name)[1])
+        status = status_of(name)
     except OSError:
         raise ObjectNotFound(
             errno.ENOENT, f"cannot make a handle: {name!r} was removed after it was mapped here; pass on a copy"
