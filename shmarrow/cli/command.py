@@ -90,7 +90,9 @@ MEMORY = argument(
     metavar="SIZE",
     help="refuse a column of a batch, or dictionaries, of more decompressed bytes; default: 1G",
 )
-OVERWRITE = argument("--overwrite", action="store_true", help="replace what has this name")
+OVERWRITE = argument(
+    "--overwrite", action="store_true", help="replace an object or a shm: name; a file is replaced anyway"
+)
 PREFIX = argument("--prefix", default="", help="only objects whose names start with PREFIX")
 
 

@@ -9,7 +9,7 @@ import argparse
 import errno
 from contextlib import ExitStack
 
-from shmarrow.cli.command import COLUMNS, JSON, OVERWRITE, WrongUsage, argument, command, progress_line, render
+from shmarrow.cli.command import COLUMNS, JSON, OVERWRITE, WrongUsage, argument, command, progress_line, render, whole
 from shmarrow.cli.targets import pipe_in, pipe_out
 from shmarrow.errors import InvalidArgument, StorageError, counted, printable, recast
 from shmarrow.ipc.compression import CODECS
@@ -35,6 +35,9 @@ Parquet, CSV, JSON and ORC need pyarrow (shmarrow[arrow])."""
     argument("--to", dest="target_format", metavar="FORMAT", help="the format of OUT; default: from its suffix"),
     OVERWRITE,
     COLUMNS,
+    argument("--partition-by", metavar="A,B", help="write a directory, with one below it for each value"),
+    argument("--max-rows-per-file", type=whole(1), metavar="N", help="write a directory of files of at most N rows"),
+    argument("--mode", choices=("error", "append", "overwrite"), help="what becomes of a directory that has files"),
     argument("--rows-per-batch", type=int, metavar="N", help="write batches (row groups) of N rows"),
     argument("--compress", choices=(*CODECS, "none"), help="codec for arrow, arrows, parquet and tensors"),
     argument("--statistics", action="store_true", help="record bounds of each batch, by which scans skip batches"),
@@ -60,7 +63,10 @@ def convert(arguments: argparse.Namespace) -> int:
                 compression=arguments.compress,
                 compression_level=arguments.level,
                 statistics=arguments.statistics,
-                overwrite=arguments.overwrite,
+                overwrite=arguments.overwrite or None,
+                partition_by=[] if arguments.partition_by is None else arguments.partition_by.split(","),
+                max_rows_per_file=arguments.max_rows_per_file,
+                mode=arguments.mode,
                 progress=progress,
             )
         except InvalidArgument as error:

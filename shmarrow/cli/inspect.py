@@ -33,7 +33,7 @@ from shmarrow.cli.command import (
     render,
 )
 from shmarrow.cli.rows import as_json
-from shmarrow.cli.targets import ROWS, open_bytes, scanned
+from shmarrow.cli.targets import ROWS, Surveyed, many_sources, open_bytes, report, survey
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError, counted, printable
 from shmarrow.ipc.schema.lazy import FieldLayout, encoded_fields
@@ -157,9 +157,9 @@ def inspect(arguments: argparse.Namespace) -> int:
     """Describe an Arrow object."""
     from shmarrow.xray import Overview
 
-    many = scanned(arguments, arguments.target)
-    if many is not None:
-        return _inspect_many(arguments, many)
+    fragments = many_sources(arguments, arguments.target)
+    if fragments is not None:
+        return _inspect_many(arguments, survey(arguments, fragments))
     with open_bytes(arguments.target, arguments.trust) as source:
         overview = Overview(source, DEFAULT_LIMITS)
         found = {"target": arguments.target, "kind": overview.kind, "bytes": overview.size}
@@ -173,16 +173,34 @@ def inspect(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _inspect_many(arguments: argparse.Namespace, many: Any) -> int:
-    """Describe the files of a directory or a pattern: how many there are, their rows, and the schema of all."""
-    with progress_line(f"counting {printable(arguments.target)}", None):
-        found = {"target": arguments.target, "kind": "scan", "sources": many.sources, "rows": many.count_rows()}
-    count = counted(len(many.sources), "source")
-    fields = {"target": arguments.target, "kind": "many files as one table", "rows": f"{found['rows']} in {count}"}
-    rows = list(schemas.tree(many.schema, sys.stdout.isatty()))
-    table = Table(["field", "type", "nulls"], [row[:3] for row in rows], range(3))
-    render(arguments.json, {**found, **schemas.as_json(many.schema)}, Fields(fields), "", table)
-    return 0
+def _inspect_many(arguments: argparse.Namespace, surveyed: Sequence[Surveyed]) -> int:
+    """Describe the files of a directory or a pattern: each by itself, their rows, and the schema of the first."""
+    problems, status = report(arguments, surveyed)
+    rows, size = sum([each.rows for each in surveyed]), sum([each.nbytes for each in surveyed])
+    fields = {
+        "target": arguments.target,
+        "kind": "many files as one table",
+        "rows": f"{rows} in {counted(len(surveyed), 'source')}",
+        "size": exact_size(size),
+        "problems": f"{counted(len(problems), 'source')} that cannot be read" if problems else "",
+    }
+    good = [each for each in surveyed if each.problem is None]
+    cells = [(each.source, str(each.rows), str(each.batches), size_text(each.nbytes)) for each in good]
+    shown = cells[:_COLUMNS] if sys.stdout.isatty() else cells
+    more = [f"{len(cells) - len(shown)} more; `shmarrow inspect TARGET | cat` shows all"][: len(cells) - len(shown)]
+    schema = next((each.schema for each in surveyed if each.schema is not None), sa.schema([]))
+    columns = [row[:3] for row in schemas.tree(schema, sys.stdout.isatty())]
+    document = {
+        "target": arguments.target, "kind": "scan", "sources": [each.source for each in surveyed], "rows": rows,
+        "bytes": size, "problems": problems,
+        "files": [dict(zip(("source", "rows", "batches", "bytes"), each, strict=False)) for each in good],
+        **schemas.as_json(schema),
+    }  # fmt: skip
+    render(
+        arguments.json, document, Fields(fields), "", Table(("source", "rows", "batches", "bytes"), shown, (0,), True),
+        *more, "", Table(["field", "type", "nulls"], columns, range(3)),
+    )  # fmt: skip
+    return status
 
 
 def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:

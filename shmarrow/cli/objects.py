@@ -324,7 +324,9 @@ def get(arguments: argparse.Namespace) -> int:
             sys.stdout.buffer.flush()
             return 0
         mode = 0o666 & store.settings.mode & ~_umask() | 0o600
-        with memory.create(target, mode=mode, overwrite=arguments.overwrite) as writer:
+        with memory.create(
+            target, mode=mode, overwrite=arguments.overwrite or not target.startswith(memory.SHM_SCHEME)
+        ) as writer:
             for piece in pieces:
                 writer.write([piece])
     render(arguments.json, {"name": arguments.name, "file": target, "bytes": size}, printable(target))

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.cli.command import COLUMNS, MEMORY, TARGETS, argument, clipped, command, progress_line, render, whole
-from shmarrow.cli.targets import open_rows
+from shmarrow.cli.command import COLUMNS, MEMORY, TARGETS, argument, clipped, command, render, whole
+from shmarrow.cli.targets import many_sources, open_rows, report, survey
 from shmarrow.errors import Part, counted, part_text, printable, renumbered
 
 NULL = "\\N"
@@ -227,13 +227,15 @@ def _print(
 @command(*TARGETS)
 def count(arguments: argparse.Namespace) -> int:
     """Count the rows, from the metadata alone."""
-    with open_rows(arguments, arguments.target, in_order=True) as (name, reader):
-        if hasattr(reader, "count_rows") and not hasattr(reader, "num_record_batches"):
-            with progress_line(f"counting {printable(name)}", None):
-                rows = reader.count_rows()
-            document = {"target": arguments.target, "rows": rows, "sources": len(reader.sources)}
-            render(arguments.json, document, str(rows))
-            return 0
+    fragments = many_sources(arguments, arguments.target)
+    if fragments is not None:
+        surveyed = survey(arguments, fragments)
+        rows = sum([each.rows for each in surveyed])
+        problems, status = report(arguments, surveyed)
+        document = {"target": arguments.target, "rows": rows, "sources": len(surveyed), "problems": problems}
+        render(arguments.json, document, str(rows))
+        return status
+    with open_rows(arguments, arguments.target, in_order=True) as (_, reader):
         if hasattr(reader, "num_record_batches"):
             batches, rows = reader.num_record_batches, reader.num_rows
         else:

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from shmarrow.cli.command import COLUMNS, TARGETS, Table, argument, clipped, command, render
-from shmarrow.cli.targets import ROWS, open_target, rows_of, scanned
+from shmarrow.cli.targets import ROWS, many_sources, open_target, report, rows_of, scan_of, survey
+from shmarrow.errors import printable
 from shmarrow.types import storage_of
+from shmarrow.types.schema import difference
 
 
 @command(
@@ -19,9 +21,18 @@ from shmarrow.types import storage_of
 )
 def schema(arguments: argparse.Namespace) -> int:
     """Print the fields, with their children below them; of tensors the type and shape."""
-    many = scanned(arguments, arguments.target)
-    if many is not None:
-        fields = many.schema
+    fragments = many_sources(arguments, arguments.target)
+    status = 0
+    if fragments is not None:
+        surveyed = survey(arguments, fragments)
+        problems, status = report(arguments, surveyed)
+        pairs = zip(fragments, surveyed, strict=True)
+        scan = scan_of(arguments, [fragment for fragment, each in pairs if each.problem is None])
+        fields, first = scan.schema, next(each for each in surveyed if each.problem is None)
+        for each in surveyed:
+            if each.schema is not None and not each.schema.equals(first.schema):
+                note = f"{each.source}, beside {first.source}: {difference(each.schema, first.schema)}"
+                print(f"shmarrow: note: {printable(note)}", file=sys.stderr)
     else:
         with open_target(arguments.target, arguments.trust, in_order=True) as target:
             if target.kind not in ROWS:
@@ -33,8 +44,9 @@ def schema(arguments: argparse.Namespace) -> int:
     text = [Table(headers, [row[: len(headers)] for row in tree(fields, sys.stdout.isatty())], range(4))]
     if arguments.metadata and fields.metadata:
         text.append(Table(("key", "value"), [("schema metadata", pair) for pair in _pairs(fields.metadata)], (0, 1)))
-    render(arguments.json, {"target": arguments.target, **as_json(fields)}, *text)
-    return 0
+    document = {"target": arguments.target, **as_json(fields), **({} if fragments is None else {"problems": problems})}
+    render(arguments.json, document, *text)
+    return status
 
 
 def as_json(schema: Any) -> dict[str, Any]:

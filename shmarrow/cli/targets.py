@@ -19,12 +19,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import shmarrow as sa
-from shmarrow.cli.command import WrongUsage, limits_of
+from shmarrow.cli.command import WrongUsage, limits_of, progress_line
 from shmarrow.errors import DEFAULT_LIMITS, Limits, printable, storage_error
 from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, open_source
 from shmarrow.memory.formats import HEAD, OF_PYARROW, recognized
 from shmarrow.memory.source import name_of
-from shmarrow.scans.sources import contents, expect_arrow, find, has_store, leads_to_one, the_one
+from shmarrow.scans.sources import (
+    Fragment,
+    contents,
+    expect_arrow,
+    find,
+    has_store,
+    leads_to_one,
+    open_fragment,
+    the_one,
+)
 
 ROWS = ("file", "stream", "other rows")
 
@@ -181,20 +190,83 @@ def _pipe(word: str, mode: str, stack: ExitStack) -> Any:
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
-def scanned(arguments: argparse.Namespace, word: str) -> Any:
-    """A scan of several targets, a directory, a store, a pattern or objects of a store; None for one file or object."""
+def many_sources(arguments: argparse.Namespace, word: str) -> list[Fragment] | None:
+    """What several targets, a directory, a store, a pattern or objects of a store lead to; None for one file."""
     words = [word, *getattr(arguments, "others", ())]  # diff takes one
     if words == ["-"]:
         return None
     with _hints(word):
         fragments = [fragment for each in words for fragment in find(each, None, arguments.trust)]
-    if leads_to_one(word, fragments):
-        return None
+    return None if leads_to_one(word, fragments) else fragments
+
+
+def scanned(arguments: argparse.Namespace, word: str) -> Any:
+    """A scan of what :func:`many_sources` finds; None for one file or object."""
+    fragments = many_sources(arguments, word)
+    return None if fragments is None else scan_of(arguments, fragments)
+
+
+def scan_of(arguments: argparse.Namespace, fragments: Sequence[Fragment]) -> Any:
+    """A scan of sources, with the columns that ``--columns`` names."""
     from shmarrow.scans.one_table import Scan
 
     scan = Scan(fragments, None, limits_of(arguments))
     names = _names(arguments)
     return scan if names is None else scan.select(names)
+
+
+class Surveyed(NamedTuple):
+    """One of many sources: what it holds, or what is wrong with it.
+
+    Attributes
+    ----------
+    source : str
+        Its name.
+    rows, batches, nbytes : int
+        The numbers of its rows and batches, and its size.
+    schema : Schema or None
+        Its columns.
+    problem : ShmarrowError or None
+        Why it cannot be read.
+    """
+
+    source: str
+    rows: int = 0
+    batches: int = 0
+    nbytes: int = 0
+    schema: Any = None
+    problem: sa.ShmarrowError | None = None
+
+
+def survey(arguments: argparse.Namespace, fragments: Sequence[Fragment]) -> list[Surveyed]:
+    """Look into each of many sources, as far as its metadata go; one that cannot be read does not end it."""
+    surveyed = []
+    with progress_line(f"reading {printable(arguments.target)}: source", len(fragments)) as progress:
+        for number, fragment in enumerate(fragments):
+            progress(number)
+            try:
+                reader = open_fragment(fragment, limits_of(arguments))
+                size = len(reader._source.data)
+                surveyed.append(
+                    Surveyed(str(fragment), reader.num_rows, reader.num_record_batches, size, reader.schema)
+                )
+            except sa.ShmarrowError as error:
+                surveyed.append(Surveyed(str(fragment), problem=error))
+    return surveyed
+
+
+def named(source: str, problem: sa.ShmarrowError) -> str:
+    """A problem with the name of its source."""
+    text = problem.problem if problem.problem.startswith(source) else f"{source}: {problem.problem}"
+    return text if problem.hint is None else f"{text}; {problem.hint}"
+
+
+def report(arguments: argparse.Namespace, surveyed: Sequence[Surveyed]) -> tuple[list[dict[str, str]], int]:
+    """Print the problems of sources to standard error, unless as JSON; returns them for that, and the exit status."""
+    problems = [(each.source, each.problem) for each in surveyed if each.problem is not None]
+    for source, problem in [] if arguments.json else problems:
+        print(f"shmarrow: {printable(named(source, problem))}", file=sys.stderr)
+    return [{"source": source, "message": problem.problem} for source, problem in problems], int(bool(problems))
 
 
 @contextmanager

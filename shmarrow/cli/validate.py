@@ -11,19 +11,32 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
 from shmarrow import xray
-from shmarrow.cli.command import MEMORY, TARGET, Table, argument, command, limits_of, render, shell_hint, whole
+from shmarrow.cli.command import (
+    MEMORY,
+    TARGETS,
+    Table,
+    argument,
+    command,
+    limits_of,
+    progress_line,
+    render,
+    shell_hint,
+    whole,
+)
 from shmarrow.cli.rows import within
-from shmarrow.cli.targets import open_bytes
+from shmarrow.cli.targets import many_sources, named, open_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ShmarrowError, Unsupported, counted, printable
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.schema.lazy import encoded_fields
 from shmarrow.memory import open_source
+from shmarrow.memory.formats import HEAD as HEAD_OF_FORMATS
+from shmarrow.scans.sources import Fragment, expect_arrow
 from shmarrow.xray import Finding, Overview
 from shmarrow.xray.overviews import read_batch
 
@@ -33,30 +46,62 @@ _AGAIN = "write the object again; what has no finding can be read"
 
 
 @command(
-    *TARGET,
+    *TARGETS,
     MEMORY,
     argument("--full", action="store_true", help="also check values: UTF-8, offsets, indices, ranges, nulls"),
-    argument("--limit", type=whole(1), default=1000, metavar="N", help="stop after N findings; default: 1000"),
+    argument("--limit", type=whole(1), default=1000, metavar="N", help="stop after N findings in one; default: 1000"),
 )
 def validate(arguments: argparse.Namespace) -> int:
-    """Print what is wrong with an object; the exit status is 1 if there are errors or warnings."""
-    with open_bytes(arguments.target, arguments.trust) as source:
-        overview = Overview(source, limits_of(arguments))
-        found = list(islice(findings(overview, source, arguments.full), arguments.limit))
+    """Print what is wrong with objects, each by itself; the exit status is 1 if there are errors or warnings."""
+    fragments = many_sources(arguments, arguments.target)
+    if fragments is None:
+        with open_bytes(arguments.target, arguments.trust) as source:
+            document, *text = _checked(arguments, arguments.target, source)
+        render(arguments.json, document, *text)
+        return int(not document["valid"])
+    documents: list[Any] = []
+    texts: list[Any] = []
+    with progress_line(f"validate {printable(arguments.target)}: source", len(fragments)) as progress:
+        for number, fragment in enumerate(fragments):
+            progress(number)
+            document, *text = _checked_fragment(arguments, fragment)
+            documents.append(document)
+            texts += [text[-1], *text[:-1]]
+    bad = sum([not document["valid"] for document in documents])
+    total = f"{counted(len(documents), 'source')}: {len(documents) - bad} valid, {bad} not"
+    render(arguments.json, {"target": arguments.target, "valid": not bad, "sources": documents}, *texts, total)
+    return int(bad > 0)
+
+
+def _checked_fragment(arguments: argparse.Namespace, fragment: Fragment) -> list[Any]:
+    """What :func:`_checked` returns for one of many sources, also where it cannot be opened."""
+    try:
+        with closing(fragment.map(attach=False)) as source:
+            data: Any = source.data
+            expect_arrow(data[:HEAD_OF_FORMATS].tobytes(), source.name)
+            return _checked(arguments, str(fragment), source)
+    except ShmarrowError as error:
+        finding = Finding(0, 0, "error", error.problem, shell_hint(error) or "leave it out")
+        document = {"target": str(fragment), "kind": None, "valid": False, "findings": [finding._asdict()]}
+        return [document, printable(named(str(fragment), error))]
+
+
+def _checked(arguments: argparse.Namespace, name: str, source: Any) -> list[Any]:
+    """What is wrong with one object, as JSON and, after that, as text."""
+    overview = Overview(source, limits_of(arguments))
+    found = list(islice(findings(overview, source, arguments.full), arguments.limit))
     counts = {severity: sum([each.severity == severity for each in found]) for severity in (*_FAILING, "note")}
-    valid = not any(counts[severity] for severity in _FAILING)
     complete = len(found) < arguments.limit
     document = {
-        "target": arguments.target, "kind": overview.kind, "valid": valid, "full": arguments.full,
-        "complete": complete, **{f"{severity}s": number for severity, number in counts.items()},
+        "target": name, "kind": overview.kind, "valid": not any(counts[severity] for severity in _FAILING),
+        "full": arguments.full, "complete": complete,
+        **{f"{severity}s": number for severity, number in counts.items()},
         "findings": [each._asdict() for each in found],
     }  # fmt: skip
     what = ", ".join([counted(number, severity) for severity, number in counts.items() if number]) or "no findings"
     checked = "structure and values" if arguments.full else "structure; --full checks values, too"
     end = "" if complete else f"; stopped after {len(found)} findings, see --limit"
-    summary = f"{printable(arguments.target)}: {overview.kind}, {what} ({checked}){end}"
-    render(arguments.json, document, *_texts(found), summary)
-    return 0 if valid else 1
+    return [document, *_texts(found), f"{printable(name)}: {overview.kind}, {what} ({checked}){end}"]
 
 
 def _texts(found: list[Finding]) -> Iterator[Table | str]:

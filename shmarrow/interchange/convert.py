@@ -9,7 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,7 +20,7 @@ from shmarrow.errors import DEFAULT_LIMITS, FieldNotFound, InvalidArgument, Inva
 from shmarrow.interchange import foreign
 from shmarrow.interchange.foreign import Rows
 from shmarrow.interchange.safetensors import read_safetensors
-from shmarrow.interchange.write import Written, format_of, write
+from shmarrow.interchange.write import Written, format_of, is_directory, write
 from shmarrow.ipc import open_stream
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.tensor.bundle import NamedTensors, load_tensors
@@ -43,12 +43,7 @@ def convert(
     source_format: str | None = None,
     target_format: str | None = None,
     columns: Sequence[str] | None = None,
-    rows_per_batch: int | None = None,
-    compression: str | None = None,
-    compression_level: int | None = None,
-    statistics: bool | Sequence[str] = False,
-    overwrite: bool | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
+    **options: Any,
 ) -> Written:
     """Convert a file to or from Arrow: Parquet, CSV, JSON lines and ORC by pyarrow, and safetensors.
 
@@ -70,18 +65,8 @@ def convert(
         shared memory.
     columns : sequence of str, optional
         The columns or tensors to convert, in this order; all by default.
-    rows_per_batch : int, optional
-        Rows of each batch (of Parquet: row group) that is written; by default as in the source, in Parquet 131,072.
-    compression : str, optional
-        ``"lz4"``, ``"zstd"`` or ``"none"``, in Arrow formats and Parquet. Default: none; in Parquet ``"snappy"``.
-    compression_level : int, optional
-        Level of the codec.
-    statistics : bool or sequence of str
-        The columns of an Arrow file whose values are measured batch by batch, see :func:`shmarrow.ipc.new_file`.
-    overwrite : bool, optional
-        As for :func:`shmarrow.ipc.new_file`: by default a path is replaced and a ``shm:`` name is not.
-    progress : callable, optional
-        Called after each batch with the number of rows so far, and that of all rows, or None if it is unknown.
+    **options
+        Those of :func:`shmarrow.write`: ``partition_by``, ``mode``, ``rows_per_batch``, ``compression`` and so on.
 
     Returns
     -------
@@ -112,19 +97,11 @@ def convert(
                 given = given._replace(path=spooled(given.file, stack))
             if read_as == "arrow" and contents(_mapped(given), DEFAULT_LIMITS)[0] == "bundle":
                 read_as = "tensors"
-        written = format_of(target, target_format, "tensors" if read_as in _TENSORS else "rows")
+        written = target_format
+        if not is_directory(target, options):
+            written = format_of(target, target_format, "tensors" if read_as in _TENSORS else "rows")
         content: Any = (_read_tensors if read_as in _TENSORS else _read_rows)(given, read_as, columns)
-        return write(
-            content,
-            target,
-            format=written,
-            rows_per_batch=rows_per_batch,
-            compression=compression,
-            compression_level=compression_level,
-            statistics=statistics,
-            overwrite=overwrite,
-            progress=progress,
-        )
+        return write(content, target, format=written, **options)
 
 
 # --- formats ------------------------------------------------------------------------------------------------------

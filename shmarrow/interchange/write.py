@@ -158,8 +158,8 @@ def write(
         raise InvalidArgument(f"max_rows_per_file must be at least 1, found {max_rows_per_file}")
     if mode not in (None, "error", "append", "overwrite"):
         raise InvalidArgument(f"mode is 'error', 'append' or 'overwrite', found {shown(mode)}")
-    is_directory = bool(partition_by or max_rows_per_file or mode) or _is_directory(where)
-    if is_directory:
+    is_tree = is_directory(where, {"partition_by": partition_by, "max_rows_per_file": max_rows_per_file, "mode": mode})
+    if is_tree:
         format = _of_directory(where, format, overwrite)
     content = _content(data, format or (by_suffix(resolve(where)[0]) if memory.is_location(where) else ""))
     what = "rows" if isinstance(content, Rows) else "tensors" if isinstance(content, dict) else "one tensor"
@@ -175,7 +175,7 @@ def write(
     if isinstance(content, Rows):
         rows_per_batch = rows_per_batch or (ROW_GROUP if format == "parquet" else None)
         content = content._replace(batches=_counted(content, rows_per_batch, count, progress))
-    if is_directory:
+    if is_tree:
         if not isinstance(content, Rows):
             raise InvalidType(f"a directory holds rows, found {what}")
         directory = Directory(
@@ -221,7 +221,10 @@ def _content(data: Any, format: str) -> Rows | NamedTensors | Tensor | SparseTen
     return Rows(rows.schema, rows, data.num_rows if isinstance(data, (RecordBatch, Table)) else None)
 
 
-def _is_directory(where: Any) -> bool:
+def is_directory(where: Any, options: Mapping[str, Any]) -> bool:
+    """Whether rows become a directory: options say so that are for directories only, or the path."""
+    if any(options.get(name) for name in ("partition_by", "max_rows_per_file", "mode")):
+        return True
     return isinstance(where, (str, os.PathLike)) and (os.fspath(where)[-1:] == "/" or os.path.isdir(where))
 
 

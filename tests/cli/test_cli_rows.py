@@ -214,11 +214,10 @@ def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run:
             assert run("count", f"{where}/t/able") == "3\n"
             assert run("schema", f"{where}/numbers") == "\tdense\tdouble\t2×3\t\n"
             assert "has no rows" in run("head", f"{where}/numbers", status=1)
-            assert run.json("validate", where, status=1)["hint"] == (
-                f"{where} is a store: `shmarrow names {where}` lists its objects, {where}/NAME is one of them"
-            )
+            assert [each["valid"] for each in run.json("validate", where)["sources"]] == [True] * 3
             assert run("head", f"{where}/", "-n", 2) == "values\n1\n2\n"
-            assert run.json("count", where, status=1)["hint"] == f"`{where}/PATTERN` leaves out objects without rows"
+            found = run.json("count", where, status=1)
+            assert (found["rows"], [each["source"] for each in found["problems"]]) == (5, [f"{where}/numbers"])
             error = run.json("count", f"{where}/nothing", status=3)
             assert (error["error"], error["status"]) == ("ObjectNotFound", 3)
             store.destroy()

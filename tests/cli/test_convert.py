@@ -189,7 +189,6 @@ REFUSED = {
     "tensors as rows": (("in.tensors", "x.arrow"), 2, "the suffix is not that of a format for tensors; use one of"),
     "unknown": (("unknown", "x.arrow"), 1, "bytes that start with b'\\x00\\x01unknow'; name the format"),
     "text": (("rows", "x.arrow"), 1, "JSON text; name the format: csv or json"),
-    "taken": (("in.arrow", "in.csv"), 4, "the name is taken; remove it first, or pass --overwrite"),
     "no column": (("in.arrow", "x.arrow", "--columns", "z"), 1, "'z'"),
     "no column of Parquet": (("in.parquet", "x.arrow", "--columns", "z"), 1, "'z'"),
     "no tensor": (("in.tensors", "x.tensors", "--columns", "z"), 1, "no tensor is named 'z'; there are "),
