@@ -157,7 +157,7 @@ def attach(where: Location) -> Segment:
 def map_object(name: str, path: str) -> tuple[str, str, Bytes, os.stat_result]:
     """Map a published object; returns what a :class:`Segment` is made of. Errors are those of :func:`attach`."""
     try:
-        fd, status = _open_object(name, path)
+        fd, status = open_object(name, path)
         try:
             path = path if path.startswith("/") or is_posix(path) else os.path.abspath(path)  # stable across chdir
             data = map_file(fd, status.st_size, name if is_shm(name) else path, status)
@@ -174,7 +174,7 @@ def read_object(where: Location) -> tuple[str, Bytes]:
     """Read a published object into memory; returns its name and bytes. Errors are those of :func:`attach`."""
     name, path = resolve(where)
     try:
-        fd, status = _open_object(name, path)
+        fd, status = open_object(name, path)
         try:
             if is_posix(path):  # which can be mapped only
                 return name, frozen(map_file(fd, status.st_size, name, status).copy())
@@ -219,17 +219,17 @@ def status_of(where: Location) -> os.stat_result:
     path = resolve(where)[1]
     if not is_posix(path):
         return os.stat(path)
-    fd, status = _open_object("", path)
+    fd, status = open_object("", path)
     os.close(fd)
     return status
 
 
-def _open_object(name: str, path: str) -> tuple[int, os.stat_result]:
+def open_object(name: str, path: str) -> tuple[int, os.stat_result]:
     """Open a published object; returns its descriptor and status."""
     if is_posix(path):
-        from shmarrow.memory.posix import open_object
+        from shmarrow.memory import posix
 
-        return open_object(path)
+        return posix.open_object(path)
     # As shm_open does, refuse links: in a world-writable directory they may be planted.
     fd = open_unlocked(path, O_ATTACH | os.O_NOFOLLOW if is_shm(name) else O_ATTACH)
     try:

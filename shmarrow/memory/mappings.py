@@ -90,6 +90,9 @@ class Mapping:
         "status",
     )
 
+    survives = False
+    """Whether views keep their values when the file is truncated."""
+
     def __init__(self, fd: int, size: int, prot: int, flags: int, offset: int = 0) -> None:
         self.size = 0
         address = _mmap(None, size, prot, flags, fd, offset)
@@ -201,6 +204,7 @@ def map_file(
     prot: int = mmap.PROT_READ,
     pin: Any = None,
     shared: Any = None,
+    kind: type[Mapping] = Mapping,
 ) -> Bytes:
     """Map the first ``size`` bytes of an open file, shared: a ``uint8`` ndarray of shape (size,).
 
@@ -215,7 +219,7 @@ def map_file(
         return EMPTY
     if (os.fstat(fd) if status is None else status).st_size < size:
         raise became_smaller("map", location or "a mapped file", size)
-    mapping = Mapping(fd, size, prot, mmap.MAP_SHARED)
+    mapping = kind(fd, size, prot, mmap.MAP_SHARED)
     mapping.location = location
     mapping.status = status
     mapping.settled = status is not None and max(status.st_mtime_ns, status.st_ctime_ns) + _SETTLED < time.time_ns()

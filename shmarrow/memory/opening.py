@@ -24,15 +24,18 @@ The docstrings of ``buffers``, ``ranges``, ``sequential`` and ``sinks`` list wha
 from __future__ import annotations
 
 import mmap
+import sys
 from typing import Any
 
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidArgument, Unsupported, full_name
 from shmarrow.memory.attached import Segment, map_object, read_object
 from shmarrow.memory.buffers import open_buffer, open_bytes_io, open_file_io
-from shmarrow.memory.location import is_location, resolve
+from shmarrow.memory.location import Location, is_location, resolve
 from shmarrow.memory.source import Source
 
 
-def open_source(source: Any, memory_map: bool = True, *, sequential: bool = False) -> Source:
+def open_source(source: Any, memory_map: bool = True, *, sequential: bool = False, survive: bool = False) -> Source:
     """Open a source as in the table above.
 
     Parameters
@@ -44,6 +47,8 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
         Segment is always mapped.
     sequential : bool
         Whether to read sequentially, from a file object's current position.
+    survive : bool
+        Whether views keep their values if the file is truncated; see :mod:`shmarrow.memory.lease`.
 
     Raises
     ------
@@ -59,13 +64,26 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
     if is_location(source):
         if not memory_map:
             return Source(*read_object(source))
+        if survive:
+            return Source(*surviving(source), mapped=True, own=True)
         name, _, data, _ = map_object(*resolve(source))
         return Source(name, data, mapped=True, own=True)
+    if survive:
+        raise InvalidArgument(f"survive=True is for files, by their paths; found {full_name(source)}")
     if isinstance(source, Segment):
         return Source(source.name, source.data, mapped=True)
     if _is_file(source):
         return _open_file(source, memory_map, sequential)
     return open_buffer(source, sequential)
+
+
+def surviving(where: Location) -> tuple[str, Bytes]:
+    """Map a file by a lease; Unsupported on platforms that have none."""
+    if sys.platform != "linux":
+        raise Unsupported("survive=True needs Linux", hint="memory_map=False reads the file")
+    from shmarrow.memory.lease import map_surviving
+
+    return map_surviving(where)
 
 
 def _is_file(source: Any) -> bool:

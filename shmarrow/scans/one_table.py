@@ -70,6 +70,7 @@ def scan(
     names: str | Iterable[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     trust: bool = False,
+    survive: bool = False,
 ) -> Scan:
     """Read many files and streams as one table, as far as their rows are asked for.
 
@@ -95,6 +96,9 @@ def scan(
         Bounds on what is accepted.
     trust : bool
         True skips the checks of values before arrays are exported, see :func:`shmarrow.ipc.open_file`.
+    survive : bool
+        True keeps the values of views if a file is truncated, see :func:`shmarrow.ipc.open_file`; not for stores, whose
+        objects never change.
 
     Returns
     -------
@@ -123,9 +127,18 @@ def scan(
     fragments = [fragment.absolute() for fragment in find(source, names)]
     if partitioning is None:
         fragments = [fragment._replace(keys=()) for fragment in fragments]
+    if survive:
+        fragments = [fragment._replace(survive=_is_file(fragment)) for fragment in fragments]
     made = Scan(fragments, None if schema is None else checked_schema(schema), as_limits(limits, trust))
     made = made if filters is None else made.where(filters)
     return made if columns is None else made.select(columns)
+
+
+def _is_file(fragment: Fragment) -> bool:
+    """Return True; InvalidArgument for what is not a file outside stores."""
+    if fragment.store is not None or not isinstance(fragment.where, str):
+        raise InvalidArgument(f"survive=True is for files outside stores, found {fragment}")
+    return True
 
 
 class Scan:

@@ -75,11 +75,14 @@ class Fragment(NamedTuple):
         The store of the object.
     keys : tuple of (str, str)
         What the directories say about all of its rows.
+    survive : bool
+        Whether views keep their values if the file is truncated.
     """
 
     where: Any
     store: Store | None = None
     keys: Keys = ()
+    survive: bool = False
 
     def absolute(self) -> Fragment:
         """The source under a name that means the same in every directory."""
@@ -92,7 +95,7 @@ class Fragment(NamedTuple):
     def map(self, attach: bool = True) -> Source:
         """Map a file or an object, which is pinned and counted as used unless ``attach`` is False."""
         if self.store is None:
-            return open_source(self.where)
+            return open_source(self.where, survive=self.survive)
         source = open_source(self.store.attach(self.where) if attach else _looked_at(self.store, self.where))
         source.name = str(self)
         return source

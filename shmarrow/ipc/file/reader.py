@@ -258,7 +258,9 @@ class RecordBatchFileReader(IndexedReader):
                     _check_statistics(statistics, number, batch)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return self._reopened(open_file, zero_copy_only=self._zero_copy_only)
+        mapping = self._source.mapping
+        survive = mapping is not None and mapping.survives
+        return self._reopened(open_file, zero_copy_only=self._zero_copy_only, survive=survive)
 
 
 def open_file(
@@ -269,6 +271,7 @@ def open_file(
     zero_copy_only: bool = False,
     included_fields: Iterable[int | str] | None = None,
     trust: bool = False,
+    survive: bool = False,
 ) -> RecordBatchFileReader:
     """Open a reader of the file format.
 
@@ -288,6 +291,9 @@ def open_file(
     trust : bool
         True skips the checks of values (offsets, views, indices, UTF-8) before arrays are exported to other libraries.
         Only for data written by your own code: malicious data could crash the process or leak its memory.
+    survive : bool
+        True keeps the values of views if another program truncates the mapped file, or opens it for writing, which then
+        waits until its pages are copied into memory. Only for a file of this user by its path; see the guide on safety.
 
     Raises
     ------
@@ -296,12 +302,14 @@ def open_file(
     InvalidData
         If it is not an Arrow file.
     StorageError
-        If the source cannot be read.
+        If the source cannot be read, or not be protected as ``survive`` asks.
     InvalidType
         If the source is a text-mode file or of an unsupported type.
     """
     limits = as_limits(limits, trust)
-    return RecordBatchFileReader(open_source(source, memory_map), limits, included_fields, zero_copy_only)
+    return RecordBatchFileReader(
+        open_source(source, memory_map, survive=survive), limits, included_fields, zero_copy_only
+    )
 
 
 def _check_statistics(statistics: RecordBatch, number: int, batch: RecordBatch) -> None:
