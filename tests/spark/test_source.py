@@ -6,9 +6,12 @@ What only Spark shows is in ``test_spark_source.py`` and ``test_spark_stream.py`
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
+import os
 import pickle
 import signal
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -91,11 +94,104 @@ def test_schemas_of_several_files(tmp_path: Path) -> None:
         {"a": None, "b": "y", "c": 2.5},
     ]
     assert rows_of(source(tmp_path, columns="b")) == [{"b": "x"}, {"b": "y"}]
+    write(tmp_path / "3", {"A": [1]})
+    with pytest.raises(sa.InvalidType, match="3: columns 'a' and 'A' of several files are one for Spark"):
+        source(tmp_path, mergeSchema="true").schema()
+    (tmp_path / "3").unlink()
     write(tmp_path / "2", {"a": ["1"], "b": ["y"]})
     with pytest.raises(sa.InvalidType, match=r"2: column 'a': string has no exact cast to int64"):
         rows_of(source(tmp_path))
     with pytest.raises(sa.FieldNotFound, match=r"no field is named 'A'; .*'a'"):
         source(tmp_path / "1", columns="A").schema()
+
+
+def test_options_without_a_meaning_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "f", {"id": [1]})
+    for name in ("filter", "filters ", "column", "mode", "maxRecordsPerFile", "maxFilesPerTrigger", "compression"):
+        with pytest.raises(sa.InvalidArgument, match=f"'{name}' is no option of read: expected .*pathGlobFilter"):
+            source(path, **{name: "1"}).reader(struct_of("id long")).partitions()
+    for name in ("filter", "modifiedAfter", "checkpointLocation"):
+        with pytest.raises(sa.InvalidArgument, match=f"'{name}' is no option of readStream: expected .*maxFiles"):
+            source(path, **{name: "1"}).streamReader(struct_of("id long"))
+        with pytest.raises(sa.InvalidArgument, match=f"'{name}' is no option of write: expected compression, path"):
+            source(tmp_path / "out", **{name: "1"}).writer(struct_of("id long"), False)
+    with pytest.raises(sa.InvalidArgument, match="'mergeSchema' is no option of writeStream"):
+        source(tmp_path / "out", mergeSchema="1").streamWriter(struct_of("id long"), False)
+    with pytest.raises(sa.InvalidArgument, match="'filter' is no option of read or readStream"):
+        source(path, filter="1").schema()
+    with pytest.raises(sa.InvalidArgument, match="use CREATE TEMPORARY VIEW"):
+        source(path, provider="shmarrow").schema()
+    source(tmp_path / "out", checkpointLocation="x", queryName="y").streamWriter(struct_of("id long"), False)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.arrow", "a.arrow b1.arrow b2.arrow"), ("b?.arrow", "b1.arrow b2.arrow"), ("b[13].arrow", "b1.arrow"),
+        ("b[^1]*", "b2.arrow"), ("b[!1]*", "b2.arrow"), ("{a,b[1-9]}.{arrow,x}", "a.arrow b1.arrow b2.arrow"),
+        ("*", "a.arrow b1.arrow b2.arrow c,d [x]"), ("c,d", "c,d"), (r"\[x\]", "[x]"), ("in", ""), ("A*", ""),
+    ],
+)  # fmt: skip
+def test_names_are_chosen_as_by_sparks_own_formats(tmp_path: Path, pattern: str, expected: str) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.arrow", "b1.arrow", "in/b2.arrow", "c,d", "[x]"):
+        write(tmp_path / name, {"name": [Path(name).name]})
+    found = source(tmp_path, pathGlobFilter=pattern)
+    assert sorted(row["name"] for row in rows_of(found, struct_of("name string"))) == sorted(expected.split())
+    with pytest.raises(sa.InvalidArgument, match="'pathGlobFilter' is no pattern of names"):
+        rows_of(source(tmp_path, pathGlobFilter="{a"))
+
+
+def test_files_are_chosen_by_the_time_of_their_last_change(tmp_path: Path) -> None:
+    for hour in (1, 2, 3):
+        os.utime(write(tmp_path / str(hour), {"id": [hour]}), (0, hour * 3600 + 0.0009))
+    for after, before, zone, expected in [
+        ("1970-01-01T02:00:00Z", None, None, [3]), ("1970-01-01T01:59:59.999+00:00", None, None, [2, 3]),
+        (None, "1970-01-01T03:00:00", "UTC", [1, 2]), (None, "1970-01-01 11:30:00", "Asia/Tokyo", [1, 2]),
+        ("1970-01-01", "1970-01-01T02:30:00", "UTC", [1, 2]), ("1970-01-01T02:00:00Z", None, "Asia/Tokyo", [3]),
+    ]:  # fmt: skip
+        given = {"modifiedAfter": after, "modifiedBefore": before, "timeZone": zone}
+        made = source(tmp_path, **{name: value for name, value in given.items() if value is not None})
+        assert [row["id"] for row in rows_of(made)] == expected
+    for options, said in [
+        ({"modifiedAfter": "1970-01-01T02:00:00"}, "has no time zone, and Spark does not tell"),
+        ({"modifiedAfter": "yesterday"}, "must be a time such as"),
+        ({"modifiedAfter": "1970-01-01", "timeZone": "Nowhere/X"}, "must be a time such as"),
+    ]:
+        with pytest.raises(sa.InvalidArgument, match=said):
+            source(tmp_path, **options).schema()
+
+
+def test_files_that_are_missing_or_broken(tmp_path: Path) -> None:
+    """They are an error that names the option, or left out, when a query is planned and when it runs."""
+    for name in ("00", "11", "22"):
+        path = Path(write(tmp_path / name, {"s": [name]}))
+        path.write_bytes(path.read_bytes().replace(b"11", b"\xff\xfe"))
+    lenient = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
+    splits = {}
+    for options in ({}, lenient):
+        reader = source(tmp_path, maxPartitionBytes="1", **options).reader(struct_of("s string"))
+        splits[reader] = pickle.loads(pickle.dumps(reader.partitions()))
+    (tmp_path / "00").unlink()
+    strict, reader = splits
+    for partition, kind, said in zip(
+        splits[strict], [sa.ObjectNotFound, sa.InvalidData, None], ["ignoreMissingFiles", "ignoreCorruptFiles", ""],
+        strict=True,
+    ):  # fmt: skip
+        with pytest.raises(kind, match=said) if kind else nullcontext():
+            list(strict.read(partition))
+    rows = [row["s"] for part in splits[reader] for batch in reader.read(part) for row in batch.to_pylist()]
+    assert rows == ["22"]
+    (tmp_path / "README.md").write_text("# Not Arrow")
+    (tmp_path / "11").write_bytes(b"x" * 99)
+    for options in ({}, {"ignoreMissingFiles": "true"}):
+        with pytest.raises(sa.InvalidData, match=r"pathGlobFilter.*ignoreCorruptFiles"):
+            rows_of(source(tmp_path, **options), struct_of("s string"))
+    assert rows_of(source(tmp_path, ignoreCorruptFiles="true")) == [{"s": "22"}]
+    (tmp_path / "a=1").mkdir()
+    write(tmp_path / "a=1" / "3", {"s": ["3"]})
+    merged = source(tmp_path, **lenient, recursiveFileLookup="true", mergeSchema="true")
+    assert rows_of(merged) == [{"s": "22"}, {"s": "3"}]
 
 
 def test_splits_fall_along_batches(tmp_path: Path) -> None:
@@ -321,8 +417,49 @@ def test_what_a_stream_reads(tmp_path: Path) -> None:
     assert [n for split in splits for batch in reader.read(split) for n in batch["id"].to_pylist()] == list(range(5))
     assert reader.partitions(end, end) == []
     (tmp_path / "in" / "1").unlink()
-    with pytest.raises(sa.ObjectNotFound, match="1 is gone: it was there when the batch of the stream was planned"):
+    with pytest.raises(sa.ObjectNotFound, match=r"1 is gone: it was there when the batch .*ignoreMissingFiles"):
         reader.partitions({}, end)
+    lenient = source(tmp_path / "in", ignoreMissingFiles="true").streamReader(struct_of("id long"))
+    (partition,) = lenient.partitions({}, end)
+    assert [split.source for split in partition.value] == [str(tmp_path / "in" / "0")]
+
+
+def test_a_file_that_is_missing_in_one_listing_is_not_read_again(tmp_path: Path) -> None:
+    add(tmp_path, "0", "1")
+    reader = source(tmp_path / "in").streamReader(struct_of("id long"))
+    first = reader.latestOffset({}, None)
+    (tmp_path / "in" / "1").rename(tmp_path / "away")
+    assert reader.latestOffset(first, None) == first
+    add(tmp_path, "2")
+    second = reader.latestOffset(first, None)
+    (tmp_path / "away").rename(tmp_path / "in" / "1")
+    add(tmp_path, "3")
+    third = reader.latestOffset(second, None)
+    assert [Path(name).name for name in third if name not in second] == ["3"]
+    (tmp_path / "in" / "1").unlink()
+    for i in range(4, 20):
+        add(tmp_path, str(i))
+        third = reader.latestOffset(third, None)
+    assert str(tmp_path / "in" / "1") not in third
+
+
+def test_a_batch_of_a_stream_takes_so_many_files(tmp_path: Path) -> None:
+    limits = pytest.importorskip("pyspark.sql.streaming.datasource")
+    add(tmp_path, *map(str, range(5)))
+    for i in range(5):
+        os.utime(tmp_path / "in" / str(i), (0, 100 - i))
+    reader = source(tmp_path / "in", maxFilesPerTrigger="2").streamReader(struct_of("id long"))
+    assert reader.getDefaultReadLimit() == limits.ReadMaxFiles(2)
+    reader.prepareForTriggerAvailableNow()
+    add(tmp_path, "7")
+    offsets: list[dict[str, int]] = [{}]
+    while len(offsets) < 3 or offsets[-1] != offsets[-2]:
+        offsets.append(reader.latestOffset(offsets[-1], reader.getDefaultReadLimit()))
+    new = [sorted(Path(name).name for name in b if name not in a) for a, b in itertools.pairwise(offsets)]
+    assert new == [["3", "4"], ["1", "2"], ["0"], []]
+    assert source(tmp_path / "in").streamReader(struct_of("id long")).getDefaultReadLimit() == limits.ReadAllAvailable()
+    with pytest.raises(sa.InvalidArgument, match="'maxFilesPerTrigger' must be a number of files"):
+        source(tmp_path / "in", maxFilesPerTrigger="0").streamReader(struct_of("id long"))
 
 
 def test_a_directory_of_another_stream_is_not_written(tmp_path: Path) -> None:

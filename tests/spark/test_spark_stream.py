@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -39,17 +40,25 @@ def step(query: Any) -> None:
 def test_streams_take_new_files_and_write_a_directory_for_each_batch(spark: Any, tmp_path: Path) -> None:
     add(tmp_path, "0", "2")
     step(start(spark, tmp_path))
-    add(tmp_path, "1", "3")
+    add(tmp_path, "1")
     (tmp_path / "in" / "0").unlink()
     (tmp_path / "in" / "_temporary").mkdir()
     write(tmp_path / "in" / "2", {"id": [999]})  # a name that was read: not read again
-    step(start(spark, tmp_path))
-    expected = {0: [*range(10), *range(20, 30)], 1: [*range(10, 20), *range(30, 40)]}
+    (tmp_path / "in" / "broken").touch()
+    one = {"maxFilesPerTrigger": "1"} if importlib.util.find_spec("pyspark.sql.streaming.datasource") else {}
+    with pytest.raises(Exception, match=r"InvalidData: .*is empty.*ignoreCorruptFiles"):
+        step(start(spark, tmp_path))
+    step(start(spark, tmp_path, ignoreCorruptFiles="true"))
+    add(tmp_path, "3", "4")
+    step(start(spark, tmp_path, **one))
+    last = {2: [*range(30, 40)], 3: [*range(40, 50)]} if one else {2: [*range(30, 50)]}
+    expected = {0: [*range(10), *range(20, 30)], 1: [*range(10, 20)], **last}
     assert batches_in(tmp_path) == expected
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["batch=0", "batch=1"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"batch={number}" for number in expected]
     assert dataset.dataset(tmp_path / "out", format="arrow").schema.names == ["id"]
     assert rows_of(source(tmp_path / "out", filters='[["batch", ">", 0]]'))[0]["batch"] == 1
-    (tmp_path / "out" / "batch=1").rename(tmp_path / "elsewhere")
+    for number in list(expected)[1:]:
+        (tmp_path / "out" / f"batch={number}").rename(tmp_path / str(number))
     (tmp_path / "state").rename(tmp_path / "lost")  # so the query begins again
     with pytest.raises(Exception, match=r"batch=0.* is not of this query.*checkpoint was removed"):
         step(start(spark, tmp_path))

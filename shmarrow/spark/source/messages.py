@@ -10,7 +10,7 @@ from shmarrow.errors import ShmarrowError, part_text, printable
 
 @contextmanager
 def sendable() -> Iterator[None]:
-    """Within the block, give our errors messages of one line of printable characters.
+    """Within the block, give our errors messages of one line of printable characters, and no traceback.
 
     Messages have names of files and columns, which may be any bytes. What is not UTF-8 cannot be sent to Java, which
     would wait for it forever; a line break in a name could pass for the beginning of another error.
@@ -22,4 +22,4 @@ def sendable() -> Iterator[None]:
             error.where = tuple([(printable(part_text(part)),) for part in error.where])
             error.args = (*error.args[:-1], printable(error.message))
             error.hint = None if error.hint is None else printable(error.hint)
-        raise
+        raise error.with_traceback(None) from None  # Spark sends the traceback, too

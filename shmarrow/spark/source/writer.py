@@ -63,7 +63,7 @@ from shmarrow.scans.sources import find, is_visible, open_fragment
 from shmarrow.spark import _pyspark
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
 from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.reader import local, names
+from shmarrow.spark.source.reader import check_options, local, names
 from shmarrow.spark.types import check_type, nullable, spark_struct
 from shmarrow.store.protocol import CONTROL
 
@@ -101,6 +101,8 @@ class Files:
         The options of the write, as Spark passes them.
     schema : StructType
         The columns of the DataFrame.
+    call : str
+        ``"write"`` or ``"writeStream"``.
 
     Raises
     ------
@@ -112,8 +114,9 @@ class Files:
         If columns have the same name, or a type that cannot be written.
     """
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+    def __init__(self, given: Mapping[str, str], schema: StructType, call: str) -> None:
         _pyspark.check_version()
+        check_options(given, call)
         self.directory = _directory(given.get("path"))
         codec = given.get("compression", "none").lower()
         self.options = IpcWriteOptions(None if codec in ("none", "uncompressed") else codec)
@@ -219,7 +222,7 @@ class Writer(DataSourceArrowWriter):
         self.job = jobs.new_job()
         self.overwrite = overwrite
         with sendable():
-            self.files = Files(given, schema)
+            self.files = Files(given, schema, "write")
         with writing_to(self.files.directory):
             if not overwrite and os.path.isdir(self.files.directory):
                 _check_append(self.files)
@@ -316,7 +319,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self.overwrite = overwrite
         with sendable():
-            self.files = Files(given, schema)
+            self.files = Files(given, schema, "writeStream")
             for name in schema.names:
                 if name.lower() == "batch":
                     raise InvalidArgument(
