@@ -59,6 +59,7 @@ def test_streams_take_new_files_and_write_a_directory_for_each_batch(spark: Any,
     assert rows_of(source(tmp_path / "out", filters='[["batch", ">", 0]]'))[0]["batch"] == 1
     for number in list(expected)[1:]:
         (tmp_path / "out" / f"batch={number}").rename(tmp_path / str(number))
+    (tmp_path / "in" / "broken").unlink()
     (tmp_path / "state").rename(tmp_path / "lost")  # so the query begins again
     with pytest.raises(Exception, match=r"batch=0.* is not of this query.*checkpoint was removed"):
         step(start(spark, tmp_path))

@@ -33,7 +33,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob
 from itertools import chain
@@ -187,16 +187,16 @@ def _directory(text: str | None) -> str:
     return path
 
 
-@contextmanager
-def writing_to(directory: str) -> Iterator[None]:
+class writing_to(sendable):
     """Within the block, turn the errors of the operating system into ours, and give messages that can be sent."""
-    with sendable():
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise refused(error, "write to", directory, directory) from error
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            error = refused(error, "write to", self.directory, self.directory)
+        super().__exit__(kind, error, trace)
 
 
 # --- one job ----------------------------------------------------------------------------------------------------
