@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.errors import InvalidType, MissingExtra, Unsupported, optional, shown
@@ -63,6 +64,17 @@ def parallelism(session: SparkSession) -> int:
     explain = getattr(session.range(1 << 20), "_explain_string", str)
     found = re.search(r"splits=(\d+)", explain())  # the plan has as many partitions
     return int(found[1]) if found else 1
+
+
+def activate(session: SparkSession) -> None:
+    """Make a classic session the active one of this thread, if it has none: there Spark looks for Python data sources.
+
+    Without the names that are used here, writes from such a thread do not find them.
+    """
+    if type(session).getActiveSession() is None:
+        with suppress(AttributeError, TypeError):
+            jvm: Any = session._jvm
+            jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def cluster_session() -> SparkSession | None:

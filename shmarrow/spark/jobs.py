@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import errors
@@ -24,7 +26,7 @@ from shmarrow.errors import (
     full_name,
     optional,
 )
-from shmarrow.spark._pyspark import check_version, is_connect, is_spark, is_stopped, parallelism
+from shmarrow.spark._pyspark import activate, check_version, is_connect, is_local, is_spark, is_stopped, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,12 +110,14 @@ def raised_in_worker(error: BaseException) -> ShmarrowError | None:
 
 
 def _without_package(error: BaseException) -> MissingExtra | None:
-    if "No module named 'shmarrow" not in str(error):
-        return None
+    return _no_package("") if "No module named 'shmarrow" in str(error) else None
+
+
+def _no_package(program: str) -> MissingExtra:
     return MissingExtra(
-        "the Python of Spark's workers does not have shmarrow",
-        hint='set os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts; on a cluster, install '
-        "shmarrow where the workers run",
+        f"the Python of Spark's workers{program} does not have shmarrow",
+        hint='set os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts, or in one that runs '
+        "spark.sparkContext.pythonExec = sys.executable; on a cluster, install shmarrow where the workers run",
     )
 
 
@@ -145,7 +149,7 @@ def session_for(
     InvalidArgument
         If the session was stopped.
     MissingExtra
-        If pyspark has a version that is not supported.
+        If pyspark has a version that is not supported, or the workers of a local session have no shmarrow.
     """
     if is_session(first):
         raise InvalidType(f"the session is not the first argument, and is optional: call {call}")
@@ -156,7 +160,22 @@ def session_for(
     check_version()
     if is_stopped(spark):
         raise InvalidArgument("the Spark session has been stopped; pass one that runs")
+    if not is_connect(spark):
+        program = spark.sparkContext.pythonExec
+        if is_local(spark) and program != sys.executable and not _has_package(program):
+            raise _no_package(f", {program!r},")
+        activate(spark)
     return spark
+
+
+@cache
+def _has_package(program: str) -> bool:
+    """Whether a Python on this host finds this package, from where Spark's workers start."""
+    code = "import sys, importlib.util; sys.exit(importlib.util.find_spec('shmarrow') is None)"
+    try:
+        return subprocess.run([program, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def _active_session(call: str) -> SparkSession:
