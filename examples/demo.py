@@ -34,6 +34,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flights import Trips, merged, trips
+from local_session import check_java, local_session
 
 import shmarrow as sa
 from shmarrow import spark as sa_spark
@@ -64,7 +65,7 @@ def main() -> int:
     if not os.path.exists("/proc/self/smaps_rollup"):
         raise sa.Unsupported("the demo proves with /proc that nothing is copied, and this platform has none; use Linux")
     source = flights_file()
-    sa_spark.check_java()
+    check_java()
     stop = Stop()
     for number in STOPPERS:
         signal.signal(number, stop)
@@ -207,7 +208,7 @@ def start_spark(stack: ExitStack, folder: Path) -> SparkSession:
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     on_interrupt = signal.getsignal(signal.SIGINT)
     with errors_into(folder / "spark.log"):
-        spark = sa_spark.local_session(WORKERS, config)
+        spark = local_session(WORKERS, config)
     stack.callback(_end_spark, spark)
     spark.sparkContext.addPyFile(READER)  # the workers compute with its functions
     signal.signal(signal.SIGINT, on_interrupt)  # Spark has set its own

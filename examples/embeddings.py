@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from local_session import local_session
 
-from shmarrow.spark import HostBroadcast, broadcast, local_session
+from shmarrow.spark import HostBroadcast, broadcast
 
 
 def similarity(embeddings: HostBroadcast, query: np.ndarray) -> Any:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from local_session import local_session
 
 import shmarrow as sa
-from shmarrow.spark import local_session
 
 SCHEMA = sa.schema({"ride": sa.int64(), "day": sa.int32(), "distance": sa.float64(), "city": sa.string()})
 CITIES = np.array(["Oslo", "Rome", "Turku"])

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from local_session import local_session
 from torch.utils.data import DataLoader
 
-from shmarrow.spark import SharedFrame, local_session, share
+from shmarrow.spark import SharedFrame, share
 from shmarrow.torch import IterableBatchDataset
 
 FEATURES = ("distance", "hour", "weekend")

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
+from pyspark.sql import SparkSession
 
 from shmarrow import spark as sas
 
@@ -169,6 +170,9 @@ class Application:
         warnings.filterwarnings("ignore", message="PySpark does not yet", category=FutureWarning)
         settings = {
             "spark.master": master,
+            "spark.driver.host": "127.0.0.1",  # where it listens, and nowhere else
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",
             "spark.driver.memory": "6g",
             "spark.driver.maxResultSize": "4g",
@@ -176,7 +180,11 @@ class Application:
             "spark.dynamicAllocation.enabled": "false",
             **config,
         }
-        self.spark = sas.local_session(1, settings)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("shmarrow")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        self.spark = builder.getOrCreate()
         self.sc = self.spark.sparkContext
         self.values: dict[int, Any] = {}
         self.tables: dict[str, Any] = {}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
     from shmarrow.spark.host_once import Once, once
     from shmarrow.spark.joining import lookup
-    from shmarrow.spark.session import check_java, local_session
     from shmarrow.spark.sharing import attached, share, share_table
 
 __all__ = [
@@ -30,8 +29,6 @@ __all__ = [
     "SharedFrame",
     "attached",
     "broadcast",
-    "check_java",
-    "local_session",
     "lookup",
     "once",
     "share",
@@ -47,7 +44,6 @@ if not TYPE_CHECKING:
             ".host_broadcast": "HostBroadcast broadcast",
             ".host_once": "Once once",
             ".joining": "lookup",
-            ".session": "check_java local_session",
             ".sharing": "attached share share_table",
         },
     )

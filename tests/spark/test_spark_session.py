@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from local_session import check_java
 
 import shmarrow as sa
 from shmarrow import spark as sas
@@ -19,7 +21,7 @@ from shmarrow.spark._pyspark import check_version
 
 def test_without_pyspark(tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("raise ImportError('none here')")
-    code = "from shmarrow import spark; spark.local_session()"
+    code = "from shmarrow import spark; spark.broadcast(1)"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert ran.returncode == 1
@@ -46,19 +48,44 @@ def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(sa.MissingExtra, match=r'Java 17 or newer.*found openjdk version "11\.0\.2"'):
-        sas.check_java()
+        check_java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(sa.MissingExtra, match=r"install it \(Debian.*found java: No such file"):
-        sas.check_java()
+        check_java()
 
 
-def test_local_session_needs_a_worker() -> None:
-    with pytest.raises(sa.InvalidArgument, match="workers must be at least 1, found 0"):
-        sas.local_session(0)
-    for workers, config in [("2", None), (None, None), (1.5, None), (2, "spark.ui.enabled"), (2, [("a", "b")])]:
-        with pytest.raises(sa.InvalidType, match=r"workers|config must be a mapping of names to values, found"):
-            sas.local_session(workers, config)  # type: ignore[arg-type]
+def test_the_python_of_the_workers_is_checked_by_every_entry_point(
+    spark: Any, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df, values = spark.range(4), {"id": [1, 2], "x": [3, 4]}
+    with sas.share_table(values, store=home) as frame:
+        calls = [
+            lambda: sas.share(df, home),
+            lambda: sas.share_table(values, store=home),
+            lambda: sas.broadcast({1}, store=home),
+            lambda: sas.lookup(df, frame, "id", ["x"]),
+            lambda: frame.map(lambda part: part, "id long, x long"),
+            lambda: frame.to_df(),
+        ]
+        for program in ("/bin/false", "/nowhere/python"):
+            monkeypatch.setattr(spark.sparkContext, "pythonExec", program)
+            for call in calls:
+                with pytest.raises(sa.MissingExtra, match=f"'{program}', does not have shmarrow; .*pythonExec = sys"):
+                    call()
+        other = f"{os.path.dirname(sys.executable)}/./{os.path.basename(sys.executable)}"
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", other)
+        assert frame.to_df().count() == 2
+
+
+def test_writes_work_in_threads_in_which_a_frame_was_used(spark: Any, home: str, tmp_path: Path) -> None:
+    def run() -> None:
+        with sas.share(spark.range(3), home) as frame:
+            frame.to_df().write.format("shmarrow").mode("append").save(str(tmp_path / "out"))
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run).result()
+    assert spark.read.format("shmarrow").load(str(tmp_path / "out")).count() == 3
 
 
 def test_a_session_that_was_stopped(connect: Any, connect_server: str, home: str) -> None:

@@ -49,7 +49,7 @@ def _made(url: str, settings: dict[str, str]) -> Any:
         from pyspark.sql import SparkSession
 
         return SparkSession.builder.remote(url).create()
-    from shmarrow.spark import local_session
+    from local_session import local_session
 
     return local_session(2, {"spark.master": url, **settings})
 

@@ -90,7 +90,7 @@ def functions_by_value(module: ModuleType) -> Iterator[None]:
 @contextmanager
 def local_spark(folder: Path) -> Iterator[Any]:
     """A classic session with two tasks at a time, each of which may fail once; ``folder`` has its files."""
-    from shmarrow.spark import local_session
+    from local_session import local_session
 
     with pytest.MonkeyPatch.context() as patch:  # what the Java process inherits
         for name, value in _environment(folder).items():

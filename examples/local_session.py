@@ -1,11 +1,4 @@
-"""A local Spark session for notebooks, tests and the demo.
-
-Invariants:
-
-* Spark listens on the loopback interface only, without its web UI;
-* its Python workers run the same Python interpreter as the caller;
-* missing requirements of Spark raise one error that says what to install.
-"""
+"""A Spark session on this machine, for the examples: it listens on the loopback interface only, without its web UI."""
 
 from __future__ import annotations
 
@@ -16,8 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shmarrow.errors import InvalidType, MissingExtra, full_name, optional
-from shmarrow.types.arguments import as_positive
+from shmarrow import MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +25,7 @@ LOCAL = {
 
 
 def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a local Spark session in its own Java process, or return the active session.
+    """Start a session in its own Java process, or return the active one.
 
     Parameters
     ----------
@@ -41,22 +33,11 @@ def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> 
         Number of tasks, each with its Python worker, that run concurrently.
     config : mapping, optional
         Additional Spark settings by name; they override the defaults set here.
-
-    Raises
-    ------
-    MissingExtra
-        If pyspark is not installed, or there is no suitable Java.
-    InvalidArgument, InvalidType
-        If ``workers`` is not a positive int, or ``config`` is not a mapping.
     """
-    workers = as_positive(workers, "workers")
-    if config is not None and not isinstance(config, Mapping):
-        raise InvalidType(f"config must be a mapping of names to values, found {full_name(config)}")
-    optional("pyspark.sql")
     from pyspark.sql import SparkSession
 
     check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's workers must run a Python that has shmarrow
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder.master(f"local[{workers}]").appName("shmarrow")
     for name, value in {**LOCAL, **(config or {})}.items():
@@ -65,13 +46,7 @@ def local_session(workers: int = 2, config: Mapping[str, str] | None = None) -> 
 
 
 def check_java() -> None:
-    """Check for a Java that can run Spark; Spark's own error is fifty lines long.
-
-    Raises
-    ------
-    MissingExtra
-        If there is none, or only an older one.
-    """
+    """Check for a Java that can run Spark; Spark's own error is fifty lines long."""
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else "java"
     try:
