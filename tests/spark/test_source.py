@@ -194,6 +194,26 @@ def test_files_that_are_missing_or_broken(tmp_path: Path) -> None:
     assert rows_of(merged) == [{"s": "22"}, {"s": "3"}]
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("1.5", "double", 1.5), ("true", "boolean", True), ("-9223372036854775808", "long", -(1 << 63)),
+        ("99999999999999999999", "decimal(20,0)", Decimal(10**20 - 1)), ("abc", "binary", b"abc"),
+        ("2024-01-01 12%3A00%3A00", "timestamp_ntz", dt.datetime(2024, 1, 1, 12)), ("007", "string", "007"),
+        ("2024-01-01T12:00:00Z", "timestamp", dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)),
+        ("2024-01-01T12:00:00", "timestamp", None), ("300", "byte", None), ("x", "integer", None),
+    ],
+)  # fmt: skip
+def test_keys_of_directories_take_any_type_that_the_schema_gives(
+    tmp_path: Path, text: str, kind: str, value: Any
+) -> None:
+    """Exactly, or they are refused; times without a zone are no instants."""
+    (tmp_path / f"k={text}").mkdir()
+    write(tmp_path / f"k={text}" / "f", {"n": [1]})
+    with pytest.raises(sa.InvalidData, match="column 'k'") if value is None else nullcontext():
+        assert rows_of(source(tmp_path), struct_of(f"k {kind}")) == [{"k": value}]
+
+
 def test_splits_fall_along_batches(tmp_path: Path) -> None:
     path = write(tmp_path / "f.arrow", {"n": np.arange(1 << 20)}, batches=8)
     reader = source(path, maxPartitionBytes=str(2 << 20)).reader(source(path).schema())
