@@ -30,25 +30,25 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of all files together."""
-        from shmarrow.spark.source.reader import schema_of
+        from shmarrow.spark.source_reader import schema_of
 
         return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans and reads the columns of a schema."""
-        from shmarrow.spark.source.reader import Reader
+        from shmarrow.spark.source_reader import Reader
 
         return Reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes the rows of a DataFrame into a directory."""
-        from shmarrow.spark.source.writer import Writer
+        from shmarrow.spark.source_writer import Writer
 
         return Writer(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What reads the files of a directory as they appear."""
-        from shmarrow.spark.source.reader import StreamReader
+        from shmarrow.spark.source_reader import StreamReader
 
         return StreamReader(self.options, schema)
 
@@ -60,6 +60,6 @@ class DefaultSource(DataSource):
 
         if not hasattr(datasource, "DataSourceStreamArrowWriter"):
             raise MissingExtra('writeStream.format("shmarrow") needs pyspark 4.1 or newer')
-        from shmarrow.spark.source.writer import StreamWriter
+        from shmarrow.spark.source_writer import StreamWriter
 
         return StreamWriter(self.options, schema, overwrite)

@@ -1,4 +1,4 @@
-"""Spark jobs: their sessions, and the translation of errors from workers."""
+"""Spark jobs: their sessions, and errors on their way from workers to the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ContextDecorator, contextmanager, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from shmarrow.errors import (
     StoreFull,
     full_name,
     optional,
+    part_text,
+    printable,
 )
 from shmarrow.spark._pyspark import activate, check_version, is_connect, is_local, is_spark, is_stopped, parallelism
 
@@ -119,6 +121,26 @@ def _no_package(program: str) -> MissingExtra:
         hint='set os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts, or in one that runs '
         "spark.sparkContext.pythonExec = sys.executable; on a cluster, install shmarrow where the workers run",
     )
+
+
+class sendable(ContextDecorator):
+    """Within the block, give our errors messages of one line of printable characters, and no traceback before it.
+
+    Messages have names of files and columns, which may be any bytes. What is not UTF-8 cannot be sent to Java, which
+    would wait for it forever; a line break in a name could pass for the beginning of another error. Spark sends the
+    traceback too, several times.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ShmarrowError):
+            if not str(error).isprintable():
+                error.where = tuple([(printable(part_text(part)),) for part in error.where])
+                error.args = (*error.args[:-1], printable(error.message))
+                error.hint = None if error.hint is None else printable(error.hint)
+            raise error.with_traceback(None) from None
 
 
 def is_session(value: object) -> bool:

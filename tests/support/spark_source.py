@@ -90,7 +90,7 @@ class Job:
     """A job with two tasks, and the attempt of another that failed."""
 
     def __init__(self, where: Path, ids: Any, overwrite: bool = False) -> None:
-        from shmarrow.spark.source.writer import Written
+        from shmarrow.spark.source_writer import Written
 
         self.writer = source(where).writer(struct_of("id long"), overwrite)
         folder = self.writer.files.temporary(self.writer.job)
@@ -106,7 +106,7 @@ class Batch:
 
     def __init__(self, where: Path, number: int, query: str = "q", overwrite: bool = False) -> None:
         from shmarrow.scans import jobs
-        from shmarrow.spark.source.writer import WrittenInStream
+        from shmarrow.spark.source_writer import WrittenInStream
 
         self.writer, self.number = source(where).streamWriter(struct_of("id long"), overwrite), number
         folder = jobs.begin(self.writer.files.directory, f"batch={number}")

@@ -48,8 +48,8 @@ from shmarrow.scans.filters import parse
 from shmarrow.scans.one_table import Scan, Split
 from shmarrow.scans.sources import Fragment, find, open_fragment
 from shmarrow.spark._pyspark import check_version
+from shmarrow.spark.jobs import sendable
 from shmarrow.spark.results import SparkCaster
-from shmarrow.spark.source.messages import sendable
 from shmarrow.spark.types import spark_struct
 from shmarrow.types import Field, Schema
 

@@ -61,9 +61,9 @@ from shmarrow.memory.location import is_shm, refused
 from shmarrow.scans import jobs
 from shmarrow.scans.sources import find, is_visible, open_fragment
 from shmarrow.spark import _pyspark
+from shmarrow.spark.jobs import sendable
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
-from shmarrow.spark.source.messages import sendable
-from shmarrow.spark.source.reader import check_options, local, names
+from shmarrow.spark.source_reader import check_options, local, names
 from shmarrow.spark.types import check_type, nullable, spark_struct
 from shmarrow.store.protocol import CONTROL
 
