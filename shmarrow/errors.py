@@ -39,6 +39,8 @@ class ShmarrowError(Exception):
         The location as far as the raiser knows it; callers put their parts in front of it.
     hint : str, optional
         What to do about it.
+    message : str, optional
+        Instead of ``args``: torch raises errors of its workers anew with this argument, if their class has a message.
 
     Attributes
     ----------
@@ -51,8 +53,10 @@ class ShmarrowError(Exception):
     where: tuple[Part, ...] = ()
     hint: str | None = None
 
-    def __init__(self, *args: Any, where: Iterable[Part] = (), hint: str | None = None) -> None:
-        super().__init__(*args)
+    def __init__(
+        self, *args: Any, where: Iterable[Part] = (), hint: str | None = None, message: str | None = None
+    ) -> None:
+        super().__init__(*(args if message is None else (message,)))
         if where:
             self.where = tuple(where)
         if hint:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from shmarrow.torch.rows import Column, Plan, TableRows, checked_count, row_of, 
 optional("torch")
 import torch  # noqa: E402
 from torch.utils.data import Dataset, IterableDataset, get_worker_info  # noqa: E402
+from torch.utils.data._utils.collate import default_collate_fn_map  # noqa: E402
 
 Batch = dict[str, Any]
 Transform = Callable[[Batch], Any]
@@ -36,8 +38,8 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
     columns : sequence of str or int, optional
         Columns by name or position; by default all. Other columns are never read.
     transform : callable, optional
-        Called with each batch, a dict, or each row if rows are selected one by one; returns the value to yield. Runs in
-        the workers, if any.
+        Called with each batch, a dict, or each row if rows are selected one by one; returns the value to yield. A
+        DataLoader has it called with batches. Runs in the workers, if any.
     names : str or sequence of str, optional
         Objects of a store: a pattern such as ``"train-*"``, or names; by default all.
     lists : str
@@ -70,12 +72,11 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
 
     Notes
     -----
-    With :func:`collate`, a DataLoader gathers all rows of a batch in one operation::
+    A DataLoader gathers all rows of a batch in one operation::
 
-        DataLoader(BatchDataset("train.arrow"), batch_size=256, shuffle=True, num_workers=4, collate_fn=collate)
+        DataLoader(BatchDataset("train.arrow"), batch_size=256, shuffle=True, num_workers=4)
 
-    torch's default collation works as well, but stacks the rows one by one. Gathered rows are copies; slices are
-    copy-on-write views.
+    Gathered rows are copies; slices are copy-on-write views.
 
     Thread safety: immutable; any number of threads may use it. Data in named memory are pickled to worker processes as
     a handle.
@@ -99,6 +100,18 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         self.table = share_of(source, names, columns, *ranks)
         self.transform = transform
         self._rows = TableRows(self.table, options)
+
+    def loader(self, batch_size: int, **options: Any) -> Any:
+        """Return a DataLoader, which gathers the rows of each batch in one operation.
+
+        Parameters
+        ----------
+        batch_size : int
+            Rows per batch.
+        options
+            Passed on, such as ``shuffle=True``, ``num_workers=4`` or ``sampler``.
+        """
+        return torch.utils.data.DataLoader(self, batch_size, **options)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -145,7 +158,8 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
 
     def __getitems__(self, indices: Sequence[int]) -> Rows:
         """Gather several rows for a DataLoader."""
-        return Rows(self._rows.get(self._positions(indices)), len(indices), self.transform)
+        default = _collates_by_default(sys._getframe(1))
+        return Rows(self._rows.get(self._positions(indices)), len(indices), self.transform, default)
 
     def __repr__(self) -> str:
         return f"<BatchDataset of {len(self)} rows: {printable(', '.join(self.table.column_names[:20]))}>"
@@ -154,10 +168,11 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
 class Rows(Sequence[Any]):
     """The result of ``__getitems__``: gathered rows, also accessible one by one for other collate functions."""
 
-    def __init__(self, batch: Batch, length: int, transform: Transform | None) -> None:
+    def __init__(self, batch: Batch, length: int, transform: Transform | None, by_default: bool) -> None:
         self._gathered = batch
         self._length = length
         self._transform = transform
+        self._by_default = by_default
 
     @property
     def batch(self) -> Any:
@@ -177,13 +192,31 @@ class Rows(Sequence[Any]):
         numbers = range(self._length)[index]
         if isinstance(numbers, range):
             return [self[i] for i in numbers]
-        row = row_of(self._gathered, numbers)
-        return row if self._transform is None else self._transform(row)
+        row = Row(row_of(self._gathered, numbers))
+        return row if self._by_default or self._transform is None else self._transform(row)
+
+
+class Row(dict[str, Any]):
+    """One of gathered rows, by which torch's default collation knows that they are a batch already."""
 
 
 def collate(rows: Any) -> Any:
-    """The ``collate_fn`` of a :class:`BatchDataset`: return the gathered rows as one dict of tensors."""
+    """Return gathered rows as one dict of tensors, transformed as a batch.
+
+    The ``collate_fn`` where another data set stands between a DataLoader and a :class:`BatchDataset` with a
+    ``transform``, such as ``torch.utils.data.Subset``; elsewhere torch's default does the same.
+    """
     return rows.batch if isinstance(rows, Rows) else torch.utils.data.default_collate(rows)
+
+
+default_collate_fn_map[Row] = lambda rows, collate_fn_map: rows.batch
+
+
+def _collates_by_default(frame: Any) -> bool:
+    """Whether the caller is a DataLoader that makes batches by torch's own function."""
+    fetcher = frame.f_locals.get("self")
+    own = getattr(fetcher, "collate_fn", None) is torch.utils.data.default_collate
+    return own and bool(getattr(fetcher, "auto_collation", False))
 
 
 class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
@@ -263,9 +296,15 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
             drop_last=bool(drop_last),
         )
         self.rank, self.world_size = _ranks(rank, world_size)
-        # Shared memory, as persistent workers keep their copy of the dataset from the first epoch.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
-        self._yielded = self._skipped = 0
+        # Shared memory, as persistent workers keep their copy of the dataset from the first epoch: the epoch, which
+        # iteration uses the epoch that was set last, and which the state that was loaded last.
+        self._epoch, self._used, self._resumed = torch.tensor([0, _MAIN, _NOBODY]).share_memory_()
+        self._place = Place(self.epoch, 0, 0, *_worker())
+        self._resumes = False
+
+    def loader(self, **options: Any) -> Any:
+        """Return a DataLoader of these batches; ``options`` such as ``num_workers`` are passed on."""
+        return torch.utils.data.DataLoader(self, batch_size=None, **options)
 
     @property
     def epoch(self) -> int:
@@ -280,31 +319,46 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         Also takes effect in persistent workers.
         """
         self._epoch.fill_(checked_count(epoch, "epoch", 0))
+        self._used.fill_(_NOBODY)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the iteration is, in this process; for :meth:`load_state_dict`.
 
+        At the end of an epoch, that is the start of one: of the same, or of that which ``set_epoch`` sets.
         ``StatefulDataLoader`` of the package torchdata calls both, in its workers.
         """
-        return {"epoch": self.epoch, "batches": self._yielded, **self._place()}
+        place = self._place if self._place.epoch == self.epoch else Place(self.epoch, 0, 0, *_worker())
+        return {**place._asdict(), **self._order()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where another data set was when it returned this state: the next iteration begins there.
 
+        So do the workers of that iteration. If a later epoch is set for it, it begins at the start of that one.
+
         Raises
         ------
         InvalidArgument
-            If that one had other rows or another order, or is of another rank.
-        """
-        place = self._place()
-        differs = next((name for name in place if state.get(name) != place[name]), None)
-        if differs is not None:
-            text = f"the state is of a data set with {differs} {shown(state.get(differs))}, expected {place[differs]}"
-            raise InvalidArgument(text)
-        self.set_epoch(state["epoch"])
-        self._skipped = self._yielded = checked_count(state["batches"], "batches", 0)
+            If that one had other rows or another order, or is of another rank or worker.
 
-    def _place(self) -> dict[str, Any]:
+        Notes
+        -----
+        Where the same data set had later epochs in persistent workers, ``set_epoch`` leads back, too.
+        """
+        order = {**self._order(), **dict(zip(("worker", "workers"), _worker(), strict=True))}
+        differs = next((name for name in order if state.get(name) != order[name]), None)
+        if differs is not None:
+            text = f"the state is of a data set with {differs} {shown(state.get(differs))}, expected {order[differs]}"
+            raise InvalidArgument(text)
+        numbers = [checked_count(state.get(name), name, 0) for name in ("epoch", "earlier", "batches")]
+        self._place = Place(*numbers, *_worker())
+        self._resumes = True
+        self._resumed.fill_(_NOBODY)
+        # StatefulDataLoader loads a state when it is iterated, and the next epoch may have been set before.
+        waiting = {_NOBODY} if get_worker_info() is None else {_NOBODY, _iteration()}
+        if int(self._used) not in waiting or self.epoch < numbers[0]:
+            self._epoch.fill_(numbers[0])
+
+    def _order(self) -> dict[str, Any]:
         return {**self.plan._asdict(), "rank": self.rank, "world_size": self.world_size}
 
     def __len__(self) -> int:
@@ -312,22 +366,78 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         return len(range(self.rank, self.plan.num_batches(self.world_size), self.world_size))
 
     def __iter__(self) -> Iterator[Any]:
-        info = get_worker_info()
-        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        step = self.world_size * workers
-        order = self.plan.epoch(self.epoch)
-        numbers = range(self.rank + worker * self.world_size, self.plan.num_batches(self.world_size), step)
-        self._yielded, self._skipped = self._skipped, 0
-        for number in numbers[self._yielded :]:
-            self._yielded += 1
+        if _collates_by_default(sys._getframe(1)):
+            hint = "pass batch_size=None to the DataLoader, or call data.loader(num_workers=...)"
+            raise InvalidArgument("a DataLoader would make batches of this data set's batches", hint=hint)
+        worker, workers = _worker()
+        iteration = _iteration()
+        if int(self._used) == _NOBODY:
+            self._used.fill_(iteration)
+        place, self._place = self._place, Place(self.epoch, 0, 0, worker, workers)
+        if self._resumes and int(self._resumed) in (_NOBODY, iteration):
+            self._resumed.fill_(iteration)
+            if place.epoch == self.epoch:
+                is_own = (place.worker, place.workers) == (worker, workers)
+                self._place = place if is_own else self._place._replace(earlier=place.earlier + place.batches)
+        self._resumes = False
+        return self._batches(self._place)
+
+    def _batches(self, place: Place) -> Iterator[Any]:
+        """The batches of an epoch from a place on."""
+        step = self.world_size * place.workers
+        order = self.plan.epoch(place.epoch)
+        first = self.rank + (place.earlier + place.worker) * self.world_size
+        numbers = range(first, self.plan.num_batches(self.world_size), step)
+        for done, number in enumerate(numbers[place.batches :], place.batches + 1):
+            self._place = place._replace(batches=done)
             batch = self._rows.get(order.batch(number))
             yield batch if self.transform is None else self.transform(batch)
+        if get_worker_info() is None:  # a worker may be done before the others
+            self._place = place._replace(earlier=0, batches=0)
 
     def __repr__(self) -> str:
         return (
             f"<IterableBatchDataset of {self.plan.num_rows} rows in batches of {self.plan.batch_size}, "
             f"rank {self.rank} of {self.world_size}>"
         )
+
+
+class Place(NamedTuple):
+    """Where an iteration is.
+
+    Attributes
+    ----------
+    epoch : int
+        Its epoch.
+    earlier : int
+        How many of its batches were done before the others were divided among workers.
+    batches : int
+        How many more of its batches this worker has done.
+    worker, workers : int
+        The number of this worker and of all.
+    """
+
+    epoch: int
+    earlier: int
+    batches: int
+    worker: int
+    workers: int
+
+
+_NOBODY, _MAIN = -1, -2
+"""Which iteration used something: none yet, or those of the main process."""
+
+
+def _iteration() -> int:
+    """A number that all workers of one iteration of a DataLoader have, and no others."""
+    info = get_worker_info()
+    return _MAIN if info is None else info.seed - info.id
+
+
+def _worker() -> tuple[int, int]:
+    """Number of this worker and of all; 0 and 1 in the main process."""
+    info = get_worker_info()
+    return (0, 1) if info is None else (info.id, info.num_workers)
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -19,7 +19,7 @@ import pytest
 from environment import torch_or_skip
 
 import shmarrow as sa
-from shmarrow.segment import mappings
+from shmarrow.memory import mappings
 
 torch = torch_or_skip()
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler  # noqa: E402

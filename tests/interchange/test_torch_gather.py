@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -165,29 +164,3 @@ def test_values_are_decoded() -> None:
         BatchDataset(table, decode={"c": str})
     with pytest.raises(sa.InvalidType, match="mapping of columns to functions"):
         BatchDataset(table, decode={"b": 1})  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("ranks", [(0, 1), (1, 3)])
-def test_an_epoch_continues_where_it_was(shuffle: bool, ranks: tuple[int, int]) -> None:
-    table = sa.table({"x": np.arange(1000)})
-
-    def made(**options: Any) -> IterableBatchDataset:
-        return IterableBatchDataset(
-            table, options.pop("batch_size", 32), shuffle=shuffle, seed=5, rank=ranks[0], world_size=ranks[1], **options
-        )
-
-    whole = made()
-    whole.set_epoch(2)
-    expected = [batch["x"].tolist() for batch in whole]
-    for count in (0, 1, 7, len(expected)):
-        first = made()
-        first.set_epoch(2)
-        batches = iter(first)
-        begun = [next(batches)["x"].tolist() for _ in range(count)]
-        later = made()
-        later.load_state_dict(json.loads(json.dumps(first.state_dict())))
-        assert begun + [batch["x"].tolist() for batch in later] == expected
-        assert [batch["x"].tolist() for batch in later] == expected  # the next iteration is of a whole epoch
-    with pytest.raises(sa.InvalidArgument, match="with batch_size 32, expected 16"):
-        made(batch_size=16).load_state_dict(whole.state_dict())
