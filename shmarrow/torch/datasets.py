@@ -349,14 +349,14 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         if differs is not None:
             text = f"the state is of a data set with {differs} {shown(state.get(differs))}, expected {order[differs]}"
             raise InvalidArgument(text)
-        numbers = [checked_count(state.get(name), name, 0) for name in ("epoch", "earlier", "batches")]
-        self._place = Place(*numbers, *_worker())
+        epoch, earlier, batches = [checked_count(state.get(name), name, 0) for name in ("epoch", "earlier", "batches")]
+        self._place = Place(epoch, earlier, batches, *_worker())
         self._resumes = True
         self._resumed.fill_(_NOBODY)
         # StatefulDataLoader loads a state when it is iterated, and the next epoch may have been set before.
         waiting = {_NOBODY} if get_worker_info() is None else {_NOBODY, _iteration()}
-        if int(self._used) not in waiting or self.epoch < numbers[0]:
-            self._epoch.fill_(numbers[0])
+        if int(self._used) not in waiting or self.epoch < epoch:
+            self._epoch.fill_(epoch)
 
     def _order(self) -> dict[str, Any]:
         return {**self.plan._asdict(), "rank": self.rank, "world_size": self.world_size}
