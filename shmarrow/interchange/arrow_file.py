@@ -1,11 +1,11 @@
-"""Arrow files of batches with any dictionaries."""
+"""Arrow files of batches of any size, with any dictionaries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.table import Table
+from shmarrow.columns.table import Table, concat_batches
 from shmarrow.interchange.foreign import Rows
 from shmarrow.ipc import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
@@ -32,3 +32,19 @@ class ArrowFile:
                 batch = Table.from_batches([self._last, batch]).unify_dictionaries().batches[1]
             self._last = batch.slice(0, 1)
         self.writer.write_batch(batch)
+
+
+def recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
+    """Re-batch all rows into batches of ``rows``, except the last."""
+    held: list[RecordBatch] = []
+    count = 0
+    for batch in batches:
+        while count + batch.num_rows >= rows:
+            yield concat_batches([*held, batch.slice(0, rows - count)])
+            batch = batch.slice(rows - count)
+            held, count = [], 0
+        if batch.num_rows:
+            held.append(batch)
+            count += batch.num_rows
+    if held:
+        yield concat_batches(held)

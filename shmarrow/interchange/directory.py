@@ -38,7 +38,7 @@ from shmarrow.errors import (
     shown,
     storage_error,
 )
-from shmarrow.interchange.arrow_file import ArrowFile
+from shmarrow.interchange.arrow_file import ArrowFile, recut
 from shmarrow.interchange.foreign import Rows
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout import nulls
@@ -69,8 +69,8 @@ class Directory:
         As for :class:`ArrowFile`.
     partition_by : sequence of str
         The columns whose values give directories, outermost first.
-    max_rows : int or None
-        The most rows of a file.
+    max_rows, rows_per_batch : int or None
+        The most rows of a file, and the rows of each batch of it.
     mode : str
         ``"error"``, ``"append"`` or ``"overwrite"``.
     permissions, durable
@@ -85,6 +85,7 @@ class Directory:
         statistics: bool | Iterable[str],
         partition_by: Sequence[str],
         max_rows: int | None,
+        rows_per_batch: int | None,
         mode: str,
         permissions: int | None,
         durable: bool,
@@ -96,6 +97,7 @@ class Directory:
         fields = [rows.schema.field(i) for i in self._others]
         self._rows = rows._replace(schema=schema(fields, rows.schema.metadata))
         self._options, self._statistics, self._max_rows = options, statistics, max_rows
+        self._rows_per_batch = rows_per_batch
         self._permissions, self._durable = permissions, durable
         self._parts: dict[str, _Part] = {}
         self._held = self.nbytes = 0
@@ -167,7 +169,7 @@ class Directory:
         if not self._parts and not self._keys:
             self._open(self._parts.setdefault("", _Part("")))  # no rows, and the columns are kept
         for part in self._parts.values():
-            self._flush(part)
+            self._flush(part, last=True)
             self._close(part)
 
     def _publish(self) -> None:
@@ -217,10 +219,14 @@ class Directory:
             yield path, rows.slice(start, end - start)
             start = end
 
-    def _flush(self, part: _Part) -> None:
-        """Write the rows that a part holds, small batches together."""
+    def _flush(self, part: _Part, last: bool = False) -> None:
+        """Write the rows that a part holds: small batches together, or in batches of the number that is asked for."""
         held, part.held = part.held, []
-        for batch in _joined(held):
+        size = self._rows_per_batch
+        for batch in _joined(held) if size is None else recut(held, size):
+            if size is not None and batch.num_rows < size and not last:
+                part.held.append(batch)
+                continue
             while batch.num_rows:
                 left = batch.num_rows if self._max_rows is None else self._max_rows - part.rows
                 if not left:

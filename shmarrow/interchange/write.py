@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from shmarrow import capsules, memory
 from shmarrow.columns.batch import RecordBatch
 from shmarrow.columns.chunked import ChunkedArray
-from shmarrow.columns.table import RecordBatchReader, Table, concat_batches, rows_of, table
+from shmarrow.columns.table import RecordBatchReader, Table, rows_of, table
 from shmarrow.errors import InvalidArgument, InvalidType, full_name, shown
-from shmarrow.interchange.arrow_file import ArrowFile
+from shmarrow.interchange.arrow_file import ArrowFile, recut
 from shmarrow.interchange.directory import Directory
 from shmarrow.interchange.foreign import ROW_GROUP, Rows, write_csv, write_parquet
 from shmarrow.interchange.safetensors import safetensors_pieces
@@ -174,12 +174,21 @@ def write(
     count = [len(content) if isinstance(content, dict) else 1]
     if isinstance(content, Rows):
         rows_per_batch = rows_per_batch or (ROW_GROUP if format == "parquet" else None)
-        content = content._replace(batches=_counted(content, rows_per_batch, count, progress))
+        content = content._replace(batches=_counted(content, None if is_tree else rows_per_batch, count, progress))
     if is_tree:
         if not isinstance(content, Rows):
             raise InvalidType(f"a directory holds rows, found {what}")
         directory = Directory(
-            content, where, options, statistics, partition_by, max_rows_per_file, mode or "error", permissions, durable
+            content,
+            where,
+            options,
+            statistics,
+            partition_by,
+            max_rows_per_file,
+            rows_per_batch,
+            mode or "error",
+            permissions,
+            durable,
         )
         directory.write()
         return Written(format, count[0], None, directory.nbytes)
@@ -292,22 +301,6 @@ def _counted(
         count[0] += batch.num_rows
         if progress is not None:
             progress(count[0], rows.total)
-
-
-def recut(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
-    """Re-batch all rows into batches of ``rows``, except the last."""
-    held: list[RecordBatch] = []
-    count = 0
-    for batch in batches:
-        while count + batch.num_rows >= rows:
-            yield concat_batches([*held, batch.slice(0, rows - count)])
-            batch = batch.slice(rows - count)
-            held, count = [], 0
-        if batch.num_rows:
-            held.append(batch)
-            count += batch.num_rows
-    if held:
-        yield concat_batches(held)
 
 
 def _write_file(rows: Rows, sink: Sink, options: IpcWriteOptions, statistics: bool | Iterable[str]) -> None:

@@ -99,6 +99,10 @@ def test_rows_per_file_and_batch(tmp_path: Path) -> None:
     sa.write(TABLE, tmp_path / "d", max_rows_per_file=300)
     assert [sa.open(file).num_rows for file in sorted((tmp_path / "d").iterdir())] == [300, 300, 300, 100]
     assert sa.scan(tmp_path / "d").to_table().equals(TABLE)
+    sa.write(TABLE, tmp_path / "e", partition_by=["day"], rows_per_batch=60)
+    assert {tuple(batch.num_rows for batch in sa.open(file)) for file in (tmp_path / "e").rglob("*.arrow")} == {
+        (60, 60, 23), (60, 60, 22)
+    }  # fmt: skip
 
 
 def test_small_files_become_large_ones(tmp_path: Path) -> None:
