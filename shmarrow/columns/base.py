@@ -259,7 +259,7 @@ class Columns(Generic[Column]):
     @property
     def schema(self) -> Schema:
         """Names, types and metadata of the columns."""
-        return self._schema._detach()
+        return self._schema
 
     @property
     def num_columns(self) -> int:

@@ -176,7 +176,7 @@ class IndexedReader:
         """Return all batches as a table, without copying."""
         from shmarrow.columns.table import Table
 
-        return Table(self._schema._detach(), [batch for batch in self])  # noqa: C416 - no count first
+        return Table(self._schema, [batch for batch in self])  # noqa: C416 - no count first
 
     def for_consumer(self, name: str = "", *, lossy: str | Iterable[str] = ()) -> RecordBatchReader:
         """Return a reader over all batches that casts each to types that another tool accepts.
@@ -185,7 +185,7 @@ class IndexedReader:
         """
         from shmarrow.columns.table import batches_for
 
-        return batches_for(self._schema._detach(), self._lasting(), name, lossy)
+        return batches_for(self._schema, self._lasting(), name, lossy)
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export all batches as a PyCapsule ``arrow_array_stream``, any number of times.
@@ -194,7 +194,7 @@ class IndexedReader:
         """
         from shmarrow.layout.c_stream import export_batches
 
-        return export_batches(self._schema._detach(), self._lasting(), requested_schema, **unknown)
+        return export_batches(self._schema, self._lasting(), requested_schema, **unknown)
 
     def _dictionaries_of(self, number: int) -> Any:
         """The dictionaries of a batch by id."""
@@ -207,7 +207,6 @@ class IndexedReader:
         Calling it again has no effect.
         """
         self._states.go(CLOSE)
-        self._full_schema._detach()
         self._batches = None
         self._source.close()
 

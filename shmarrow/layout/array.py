@@ -118,8 +118,7 @@ class Array(LayoutHooks):
         self._offset = offset
         self._children = children
         self._dictionary = dictionary
-        # None if unknown, the Origin under which it may be known, True if safe to export, TRUSTED, or the array to
-        # export instead; see make_safe.
+        # None if unknown, True if safe to export, TRUSTED, or the array to export instead; see make_safe.
         self._safe: Any = None
 
     def __init_subclass__(cls, of: type[DataType] | None = None) -> None:

@@ -6,7 +6,7 @@ The checks specific to a layout are hooks of its class: ``_check_structure``, ``
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,41 +32,8 @@ def check(array: Any, full: bool) -> None:
         array._check_slots()
 
 
-class Origin(NamedTuple):
-    """A column of a file that only this user or root may write: the key under which it is known to be safe.
-
-    Attributes
-    ----------
-    version : shmarrow.memory.mappings.Version
-        The version of the file.
-    batch : int
-        Number of the batch.
-    column : int
-        Position of the column.
-    """
-
-    version: Any
-    batch: int
-    column: int
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether an array of this origin was found to be safe in this process, and the file has not changed since."""
-        return (self.version.key, *self[1:]) in _safe_origins and self.version.is_current
-
-    def remember(self) -> None:
-        """Record that the array is safe as it is, without a copy."""
-        key = self.version.key
-        if key is not None:
-            if len(_safe_origins) >= _MOST_ORIGINS:
-                _safe_origins.clear()
-            _safe_origins[key, self.batch, self.column] = None
-
-
 TRUSTED: Any = object()
 """In place of ``True``, of an array that the caller of a reader trusts: handed out, but not known to be safe."""
-_safe_origins: dict[tuple[Any, int, int], None] = {}
-_MOST_ORIGINS = 1 << 16
 
 
 def make_safe(array: Any) -> Any:
@@ -74,8 +41,7 @@ def make_safe(array: Any) -> Any:
 
     Checks buffer sizes, offsets, views, list views, type ids and offsets of unions, run ends, dictionary indices,
     lengths of children, UTF-8, and nulls in map keys. The result is cached on the array, and inherited by slices
-    created later. That a column of a file is safe is also remembered for its :class:`Origin`, so that later readers
-    of the same version do not check it again.
+    created later.
 
     Null slots may have any content, but foreign code may read them. If it would be unsafe, the result is a copy with
     null slots cleared. A slice of structs, fixed-size lists or a sparse union shares whole children, which foreign code
@@ -100,7 +66,7 @@ def make_safe(array: Any) -> Any:
     state = array._safe
     if _known_safe(array):
         return array
-    if state is not None and state.__class__ is not Origin:
+    if state is not None:
         return state
     check_buffers(array)
     array._check_structure()
@@ -120,8 +86,6 @@ def make_safe(array: Any) -> Any:
     safe._safe = True
     if safe is not array:
         array._safe = safe
-    elif state is not None:
-        state.remember()
     return safe
 
 
@@ -130,18 +94,14 @@ def _known_safe(array: Any) -> bool:
     state = array._safe
     if state is None:
         state = array._null_count == 0 and array._type.layout != "dictionary" and _fits(array)
-    elif state.__class__ is Origin:
-        state = state.is_safe
-    if state is True:
-        array._safe = True
+        if state:
+            array._safe = True
     return state is True or state is TRUSTED
 
 
 def safe_slice(array: Any, offset: int, length: int) -> Any:
     """Return what is known of a slice of an array, for its ``_safe``."""
     state = array._safe
-    if state.__class__ is Origin:
-        return state.is_safe or None
     return state if state is None or state is True or state is TRUSTED else state.slice(offset, length)
 
 

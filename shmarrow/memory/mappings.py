@@ -19,7 +19,6 @@ import ctypes
 import errno
 import mmap
 import os
-import time
 import weakref
 from contextlib import suppress
 from functools import cache
@@ -29,7 +28,7 @@ import numpy as np
 
 from shmarrow.buffer import EMPTY, U1, Bytes
 from shmarrow.errors import LimitExceeded, StorageError
-from shmarrow.memory.location import became_smaller, is_shm, refused, resolve
+from shmarrow.memory.location import became_smaller, refused, resolve
 from shmarrow.memory.locks import open_unlocked
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -68,8 +67,6 @@ class Mapping:
     pin : object
         Keeps the object from being evicted while mapped, such as a store's pin; None if nothing does. For a private
         mapping, the shared one.
-    settled : bool
-        Whether the last change was so long before the mapping that another one has other times.
     shared : object
         The other files that buffers of the object may be in; see :mod:`shmarrow.reuse`. None if there are none.
 
@@ -84,7 +81,6 @@ class Mapping:
         "address",
         "location",
         "pin",
-        "settled",
         "shared",
         "size",
         "status",
@@ -103,7 +99,6 @@ class Mapping:
         self.size = size
         self.location: str | None = None
         self.status: os.stat_result | None = None
-        self.settled = False
         self.pin: Any = None
         self.shared: Any = None
         read_only = not prot & mmap.PROT_WRITE
@@ -222,7 +217,6 @@ def map_file(
     mapping = kind(fd, size, prot, mmap.MAP_SHARED)
     mapping.location = location
     mapping.status = status
-    mapping.settled = status is not None and max(status.st_mtime_ns, status.st_ctime_ns) + _SETTLED < time.time_ns()
     mapping.pin = pin
     mapping.shared = shared
     return np.asarray(mapping)
@@ -246,57 +240,6 @@ def mapping_of(memory: Any) -> Mapping | None:
     """
     owner = _owner(memory)
     return None if owner is None or owner.status is None else owner
-
-
-class Version:
-    """The contents of a mapped file, as far as its status tells.
-
-    Parameters
-    ----------
-    mapping : Mapping
-        The mapping, which is not kept.
-    kind : str
-        How the file is read, as the same bytes may mean something else to another reader.
-    """
-
-    __slots__ = ("_kind", "_location", "_settled", "_status")
-
-    def __init__(self, mapping: Mapping, kind: str) -> None:
-        self._location = mapping.location
-        self._status = mapping.status
-        self._settled = mapping.settled
-        self._kind = kind
-
-    @property
-    def key(self) -> tuple[Any, ...] | None:
-        """The path, the identity and the kind.
-
-        None if other users than this one and root may write to the file, and if it was changed so recently that another
-        change might not change its times.
-        """
-        status, location = self._status, self._location
-        if status is None or location is None or not self._settled:
-            return None
-        if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()) or status.st_uid == _NOBODY:
-            return None
-        path = resolve(location)[1] if is_shm(location) else location
-        return path, _identity(status), self._kind
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the file is still at its path and unchanged."""
-        status, location = self._status, self._location
-        with suppress(OSError):
-            return (
-                status is not None
-                and location is not None
-                and _identity(os.stat(resolve(location)[1])) == _identity(status)
-            )
-        return False
-
-
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def shared_of(data: Bytes | None) -> Any:
@@ -400,12 +343,6 @@ def _bytes_at(array: NDArray, low: int, high: int) -> Bytes:
     """Return the bytes spanned by an array's elements."""
     first = array[tuple([slice(-1, None) if stride < 0 else slice(0, 1) for stride in array.strides])]
     return np.lib.stride_tricks.as_strided(first.reshape(1).view(U1), (high - low,), (1,))
-
-
-_NOBODY = 65534
-"""The id of all users that a user namespace does not know."""
-_SETTLED = 100_000_000
-"""Age in nanoseconds of a change after which the next one gets other times; file systems count in ticks."""
 
 
 _alive: weakref.WeakSet[Mapping] = weakref.WeakSet()

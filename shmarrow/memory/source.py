@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import Closed, InvalidData, InvalidType
-from shmarrow.memory.mappings import Mapping, Version
+from shmarrow.memory.mappings import Mapping
 
 
 class Source:
@@ -68,13 +68,6 @@ class Source:
     def mode(self) -> int | None:
         """Permission bits of the mapped file; None if not mapped."""
         return None if self.mapping is None or self.mapping.status is None else S_IMODE(self.mapping.status.st_mode)
-
-    def version(self, kind: str = "file") -> Version | None:
-        """The version of a file that is mapped as a whole, for a kind of reader; None for other sources."""
-        mapping, data = self.mapping, self.data
-        if mapping is None or data is None or len(data) != mapping.size or mapping.location is None or mapping.shared:
-            return None
-        return Version(mapping, kind)
 
     def read(self, start: int, stop: int) -> Bytes:
         """Return the bytes from ``start`` to ``stop``: a view if in memory, else read.

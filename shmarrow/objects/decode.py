@@ -52,12 +52,12 @@ def decode(segment: Segment, trust: bool = False) -> Stored:
         return _message(segment, data, trust)
     limits = _TRUSTING if trust is True else as_limits(DEFAULT_LIMITS, trust)
     file = FileBatches(Source(segment.name, data, mapped=True), limits)
-    metadata = file.file.footer.metadata
+    metadata = file.footer.metadata
     if BUNDLE_KEY in metadata:
         from shmarrow.ipc.tensor.bundle import load_tensors
 
         return load_tensors(segment)
-    return _taken(file.schema._detach(), file.read_all(), metadata)
+    return _taken(file.schema, file.read_all(), metadata)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------

@@ -49,9 +49,6 @@ class FieldSource(Protocol):
     def find(self, name: str) -> list[int]:
         """Return the positions of the fields with this name."""
 
-    def detach(self) -> None:
-        """Copy borrowed bytes so that the schema stops pinning its mapping."""
-
 
 class Schema:
     """Ordered fields of a record batch or table, and metadata.
@@ -101,12 +98,6 @@ class Schema:
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"Schema.{name} cannot be deleted")
-
-    def _detach(self) -> Schema:
-        """Copy borrowed bytes so that the schema stops pinning its file; return the schema itself."""
-        if self._source is not None:
-            self._source.detach()
-        return self
 
     def field(self, key: int | str) -> Field:
         """Return a field by position or name.

@@ -360,9 +360,9 @@ class Overview:
 
     def _take_schema(self, table: Any, where: str, footer: bool) -> None:
         self.endianness = "big" if table["endianness"] == ENUMS["Endianness"]["Big"] else "little"
-        schema = read_schema(table.reader.data, table.position, where, self.limits, self.source.mapped, footer)
+        schema = read_schema(table.reader.data, table.position, where, self.limits, footer)
         _ = schema._source.layouts()  # type: ignore[union-attr]  # every field is of a known type
-        self.schema = schema._detach()
+        self.schema = schema
 
     def _open_first(self) -> None:
         """Read the version from the first readable message, and the codec from the first record batch."""

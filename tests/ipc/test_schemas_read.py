@@ -250,12 +250,11 @@ def test_the_same_schema_is_made_once_for_many_files(tmp_path: Path) -> None:
     assert first == others[0] == schema
 
 
-def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
-    """Somebody writes into a file that is open, against all advice: what comes is data or one of our errors."""
+def test_a_footer_that_changes_under_a_reader(tmp_path: Path) -> None:
+    """Somebody writes into a file that is open, against all advice: its schema was copied when it was opened."""
     path = tmp_path / "file"
     chooser = random.Random(5)
-    outcomes = set()
-    for turn in range(50):
+    for turn in range(10):
         schema = sa.schema([(f"changed {turn} {i}", sa.int32()) for i in range(300)])
         write(path, schema)
         reader = sa.ipc.open_file(path)
@@ -267,16 +266,8 @@ def test_files_that_change_under_a_reader(tmp_path: Path) -> None:
                 file.seek(chooser.randrange(size // 2, size))
                 file.write(bytes([chooser.randrange(256)] * 4))
         for key in (chooser.randrange(300), f"changed {turn} 30", 0):
-            try:
-                batch.column(key).validate(full=True)
-                outcomes.add("data")
-            except ShmarrowError:
-                outcomes.add("error")
-        try:
-            assert len(reader.schema.names) == 300
-        except ShmarrowError:
-            outcomes.add("error")
-    assert outcomes == {"data", "error"}
+            batch.column(key).validate(full=True)
+        assert reader.schema == schema
 
 
 def with_a_vtable_in_front(data: bytes) -> bytes:
@@ -305,35 +296,6 @@ def test_a_vtable_in_front_of_the_schema_is_read_every_time(tmp_path: Path, coun
     assert pa.ipc.open_file(data).get_batch(0).column(0).to_pylist() == [0, 1, 2]
     for place in (tmp_path / "file", tmp_path / "file", tmp_path / "file", data, data):
         assert sa.ipc.open_file(place).get_batch(0).equals(batch)
-
-
-@pytest.mark.parametrize("what", ["vtable", "tag"])
-def test_what_changes_between_two_reads_is_found(tmp_path: Path, what: str) -> None:
-    path = tmp_path / "file"
-    schema = sa.schema([(f"between {what} {i}", sa.int32()) for i in range(300)])
-    batch = sa.RecordBatch(schema, 3, [sa.array([1, 2, 3], sa.int32())] * 300)
-    with sa.ipc.new_file(path, schema, mode=0o600) as writer:
-        writer.write(batch)
-    reader = sa.ipc.open_file(path)
-    if what == "vtable":
-        assert reader.get_batch(0).column(f"between {what} 7").to_pylist() == [1, 2, 3]
-    else:
-        assert reader.get_batch(0).column(299).to_pylist() == [1, 2, 3]
-    data = bytearray(path.read_bytes())
-    end, root = footer_of(bytes(data))
-    at = root["schema"]["fields"][5 if what == "tag" else 0].position
-    vtable = at - int.from_bytes(data[end + at : end + at + 4], "little", signed=True)
-    tag = int.from_bytes(data[end + vtable + 8 : end + vtable + 10], "little")
-    if what == "tag":
-        data[end + at + tag] = 200
-    else:
-        size = len(data) - 10 - end - at
-        data[end + vtable + 2 : end + vtable + 4] = size.to_bytes(2, "little")
-        data[end + vtable + 8 : end + vtable + 10] = (size - 1).to_bytes(2, "little")
-    with path.open("r+b") as file:
-        file.write(data)
-    with pytest.raises(ShmarrowError):
-        _ = reader.get_batch(0).columns
 
 
 def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:

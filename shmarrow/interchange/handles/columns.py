@@ -194,7 +194,7 @@ class _Numbers:
         self._starts: Any = None
         self._order: Any = None
         if isinstance(self.reader, RecordBatchFileReader):
-            blocks = self.reader._opened().file.footer.batches
+            blocks = self.reader._opened().footer.batches
             self._starts = blocks["offset"] + blocks["metaDataLength"]
             if (self._starts[1:] < self._starts[:-1]).any():
                 self._order = np.argsort(self._starts)

@@ -34,11 +34,9 @@ from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema
 from shmarrow.layout import make_array, nulls
 from shmarrow.layout.listing import LISTING, BufferSpec, swapped, swapped_views, walk
 from shmarrow.layout.parts import Node, Parts, assemble
-from shmarrow.layout.validation import Origin
 from shmarrow.types import Metadata, Schema
 
 if TYPE_CHECKING:
-    from shmarrow.memory.mappings import Version
     from shmarrow.memory.ranges import RangeBody
 
 
@@ -170,7 +168,6 @@ def open_batch(
     dictionaries: Dictionaries,
     where: str,
     limits: Limits,
-    origin: tuple[Version | None, int] = (None, 0),
 ) -> RecordBatch:
     """Open a record batch over the body of its message; columns are built on access.
 
@@ -180,14 +177,12 @@ def open_batch(
         The metadata; InvalidData if it is a message of another kind.
     body : uint8 ndarray or RangeBody
         The body, in memory or read by ranges.
-    origin : tuple
-        Version of the file, or None, and number of the batch; see :class:`~shmarrow.layout.validation.Origin`.
     """
     if isinstance(message, Message):
         raise not_a_batch(message, where)
     source = schema._source
     assert isinstance(source, LazySchema)
-    loader = ArrayLoader(message, body, source, dictionaries, where, limits, origin)
+    loader = ArrayLoader(message, body, source, dictionaries, where, limits)
     return RecordBatch(schema, message.length, source=loader, metadata=message.metadata)
 
 
@@ -222,8 +217,6 @@ class ArrayLoader:
         Describes the batch in error messages.
     limits : Limits
         Bounds on what is accepted.
-    origin : tuple
-        As for :func:`open_batch`.
 
     Notes
     -----
@@ -232,7 +225,7 @@ class ArrayLoader:
 
     __slots__ = (
         "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_have", "_header",
-        "_nodes", "_numbers", "_origin", "_schema", "_size", "_trust", "_v4", "_variadic", "length", "where",
+        "_nodes", "_numbers", "_schema", "_size", "_trust", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -243,10 +236,8 @@ class ArrayLoader:
         dictionaries: Dictionaries,
         where: str,
         limits: Limits = DEFAULT_LIMITS,
-        origin: tuple[Version | None, int] = (None, 0),
     ) -> None:
         self.where = where
-        self._origin = origin
         self._header = header
         self.length, _, self._nodes, self._buffers, version, codec, _, _ = header
         if len(self._buffers) > limits.buffers:
@@ -362,9 +353,6 @@ class ArrayLoader:
         except ShmarrowError as error:
             error.where = (self.where,), ("column", index, layout.field.name), *error.where
             raise
-        version, number = self._origin
-        if version is not None and column._safe is None:
-            column._safe = Origin(version, number, index)
         return column
 
     # --- all columns of numbers at once ---

@@ -81,7 +81,7 @@ def read_footer(source: Source, limits: Limits) -> Footer:
         check_version(version, source.name)
     if table is None:
         raise InvalidData(f"{source.name}: the footer has no schema")
-    schema = read_schema(data, table.position, where, limits, source.mapped, footer=True)
+    schema = read_schema(data, table.position, where, limits, footer=True)
     vectors = [root.vector_of(name, _BLOCK.itemsize) for name in _VECTORS]
     batches, dictionaries = [np.ndarray(count, _BLOCK, data, start) for start, count in vectors]
     metadata = read_key_values(root["custom_metadata"]) or {}

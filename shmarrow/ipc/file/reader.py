@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +36,11 @@ _HIDDEN = (ROW_COUNTS, STATISTICS)
 """The keys of the footer's metadata that are not the user's."""
 
 
-class _File:
-    """Everything that references a file's bytes; dropped as a whole on close.
+class FileBatches:
+    """The batches and dictionaries of a file; see :class:`~shmarrow.ipc.random_access.Batches`.
+
+    References the bytes, and is dropped as a whole when the reader is closed; batches whose columns have dictionaries
+    keep it.
 
     Attributes
     ----------
@@ -47,28 +50,28 @@ class _File:
         Whether the file is read by ranges, and ``data`` a SourceRange.
     footer : Footer
         What the footer says.
-    version : Version or None
-        As :attr:`~shmarrow.memory.Source.version`.
+    schema : Schema
+        The schema.
     """
 
-    __slots__ = ("_shared", "data", "footer", "limits", "name", "ranged", "version")
+    __slots__ = ("__weakref__", "_by_id", "_shared", "data", "footer", "limits", "name", "ranged", "schema")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.name = source.name
         self.limits = limits
         self.ranged = source.data is None
-        self.version = source.version()
         self._shared = None if source.mapping is None else source.mapping.shared
-        self.footer = read_footer(source, limits)
-        end = self.footer.end
+        self.footer = footer = read_footer(source, limits)
+        self.schema = footer.schema
+        self._by_id: dict[int, Dictionary] | None = None if len(footer.dictionaries) else {}
         if source.data is None:
             from shmarrow.memory.ranges import SourceRange
 
-            self.data: Any = SourceRange(source, end)  # type: ignore[arg-type]
+            self.data: Any = SourceRange(source, footer.end)  # type: ignore[arg-type]
         else:
-            self.data = source.data[:end]
+            self.data = source.data[: footer.end]
 
-    def message(self, block: Any, where: str) -> tuple[BatchHeader | Message, Any]:
+    def _message(self, block: Any, where: str) -> tuple[BatchHeader | Message, Any]:
         """The message of a block, and its body."""
         offset, metadata, size = block.item()
         located = message_at(self.data, offset, where, self.limits, block=(metadata, size), parse=read_message)
@@ -78,35 +81,21 @@ class _File:
         body = self.data[located.body : located.end]
         return located.message, body if self._shared is None else self._shared.body(body)
 
-
-class FileBatches:
-    """The batches of a file; see :class:`~shmarrow.ipc.random_access.Batches`."""
-
-    __slots__ = ("dictionaries", "file", "ranged", "schema")
-
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self.file = _File(source, limits)
-        self.ranged = self.file.ranged
-        self.schema = self.file.footer.schema
-        some = len(self.file.footer.dictionaries)
-        self.dictionaries: Mapping[int, Dictionary] = _FileDictionaries(self.file) if some else {}
-
     def count(self) -> int:
-        return len(self.file.footer.batches)
+        return len(self.footer.batches)
 
     def batch(self, number: int) -> RecordBatch | None:
-        blocks = self.file.footer.batches
+        blocks = self.footer.batches
         return self._read(number, blocks[number]) if number < len(blocks) else None
 
     def read_all(self) -> list[RecordBatch]:
         """All batches with all columns."""
-        return [self._read(number, block) for number, block in enumerate(self.file.footer.batches)]
+        return [self._read(number, block) for number, block in enumerate(self.footer.batches)]
 
     def _read(self, number: int, block: Any) -> RecordBatch:
-        file = self.file
-        where = f"{file.name}: batch {number}"
-        message, body = file.message(block, where)
-        return open_batch(message, body, self.schema, self.dictionaries, where, file.limits, (file.version, number))
+        where = f"{self.name}: batch {number}"
+        message, body = self._message(block, where)
+        return open_batch(message, body, self.schema, self, where, self.limits)
 
     def count_rows(self) -> int:
         counts = self.known_rows()
@@ -114,22 +103,63 @@ class FileBatches:
 
     def known_rows(self) -> RowCounts | None:
         """The row counts of all batches, if the footer has them."""
-        hint = self.file.footer.metadata.get(ROW_COUNTS)
+        hint = self.footer.metadata.get(ROW_COUNTS)
         return None if hint is None else decode_row_counts(hint, self.count())
 
     def read_rows(self) -> RowCounts:
         """The row counts of all batches, from their own metadata."""
         counts: RowCounts = []
-        for number, block in enumerate(self.file.footer.batches):
-            where = f"{self.file.name}: batch {number}"
-            message, _ = self.file.message(block, where)
+        for number, block in enumerate(self.footer.batches):
+            where = f"{self.name}: batch {number}"
+            message, _ = self._message(block, where)
             if isinstance(message, Message):
                 raise not_a_batch(message, where)
             add_rows(counts, message.length)
         return counts
 
+    def get(self, id: int, /) -> Dictionary | None:
+        """The dictionary of an id; None if there is none."""
+        return self.dictionaries().get(id)
+
+    def dictionaries(self) -> Mapping[int, Dictionary]:
+        """The dictionaries by id, read on first use; racing threads all get the first complete set."""
+        if self._by_id is None:
+            by_id = self._read_dictionaries()
+            if self._by_id is None:
+                self._by_id = by_id
+        return self._by_id
+
+    def _read_dictionaries(self) -> dict[int, Dictionary]:
+        from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget
+
+        by_id: dict[int, Dictionary] = {}
+        budget = DictionaryBudget(self.limits)
+        total = 0
+        source = LazySchema.of(self.schema)
+        if source.nested_dictionaries:
+            source.dictionary_layouts()  # none refers to itself
+        # Nested dictionaries may be anywhere in the file, so each gets the whole set, by weak reference to avoid a
+        # cycle.
+        all_of_them = weakref.proxy(self)
+        for i, block in enumerate(self.footer.dictionaries):
+            where = f"{self.name}: dictionary block {i}"
+            message, body = self._message(block, where)
+            total += message.body_length
+            if total > len(self.data):
+                raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(self.data)} bytes")
+            kind = "RecordBatch" if isinstance(message, BatchHeader) else message.kind
+            if isinstance(message, BatchHeader) or kind != "DictionaryBatch":
+                raise InvalidData(f"{where} is a {kind} message, expected a DictionaryBatch")
+            content, id, delta = dictionary_body(message, body, self.schema, all_of_them, self.name, self.limits)
+            if id in by_id and not delta:
+                raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")
+            if delta and id not in by_id:
+                raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
+            by_id[id] = Dictionary(id, content, by_id.get(id), i, budget)
+        return by_id
+
     def dictionaries_of(self, number: int) -> Mapping[int, Dictionary]:
-        return self.dictionaries
+        return self.dictionaries()
 
 
 class RecordBatchFileReader(IndexedReader):
@@ -155,7 +185,7 @@ class RecordBatchFileReader(IndexedReader):
     @property
     def schema(self) -> Schema:
         """The schema of all batches."""
-        return self._schema._detach()
+        return self._schema
 
     get_record_batch = IndexedReader.get_batch
     """Alias of :meth:`get_batch`, as in pyarrow."""
@@ -163,7 +193,7 @@ class RecordBatchFileReader(IndexedReader):
     @property
     def metadata(self) -> Metadata | None:
         """The footer's metadata; None if it has none."""
-        metadata = {key: value for key, value in self._opened().file.footer.metadata.items() if key not in _HIDDEN}
+        metadata = {key: value for key, value in self._opened().footer.metadata.items() if key not in _HIDDEN}
         return as_metadata(metadata) if metadata else None
 
     @property
@@ -178,7 +208,7 @@ class RecordBatchFileReader(IndexedReader):
         InvalidData
             If the statistics are invalid.
         """
-        file: _File = self._opened().file
+        file: FileBatches = self._opened()
         value = file.footer.metadata.get(STATISTICS)
         if value is None:
             return None
@@ -190,7 +220,7 @@ class RecordBatchFileReader(IndexedReader):
     @property
     def dictionaries(self) -> Mapping[int, Dictionary]:
         """The file's dictionaries by id."""
-        dictionaries: Mapping[int, Dictionary] = self._opened().dictionaries
+        dictionaries: Mapping[int, Dictionary] = self._opened().dictionaries()
         return dictionaries
 
     @property
@@ -201,14 +231,14 @@ class RecordBatchFileReader(IndexedReader):
         """
         from shmarrow.ipc.stream.state import IpcStats
 
-        footer = self._opened().file.footer
+        footer = self._opened().footer
         batches, parts = len(footer.batches), len(footer.dictionaries)
         deltas = parts - len(self.dictionaries) if parts > 1 else 0
         return IpcStats(1 + parts + batches, batches, parts, deltas, 0)
 
     def _block_sizes(self) -> list[int]:
         """The size of each batch with its metadata, according to the footer."""
-        file: _File = self._opened().file
+        file: FileBatches = self._opened()
         sizes = file.footer.batches["metaDataLength"] + file.footer.batches["bodyLength"]
         return sizes.clip(0, len(file.data)).tolist()
 
@@ -319,59 +349,3 @@ def _check_statistics(statistics: RecordBatch, number: int, batch: RecordBatch) 
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         with at("column", name):
             check(statistics, number, name, column)
-
-
-class _FileDictionaries(Mapping[int, "Dictionary"]):
-    """The dictionaries of a file by id, read on first access.
-
-    References the bytes, not the reader, as batches may outlive their reader. Racing threads all get the first
-    completed set; there is no lock that a fork could leave held.
-    """
-
-    def __init__(self, file: _File) -> None:
-        self._file = file
-        self._schema = file.footer.schema
-
-    def _read(self) -> Mapping[int, Dictionary]:
-        by_id: Mapping[int, Dictionary] | None = self.__dict__.get("_by_id")
-        return self.__dict__.setdefault("_by_id", self._read_blocks()) if by_id is None else by_id
-
-    def _read_blocks(self) -> Mapping[int, Dictionary]:
-        from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget
-
-        file = self._file
-        by_id: dict[int, Dictionary] = {}
-        budget = DictionaryBudget(file.limits)
-        total = 0
-        blocks = file.footer.dictionaries
-        source = LazySchema.of(self._schema)
-        if len(blocks) and source.nested_dictionaries:
-            source.dictionary_layouts()  # none refers to itself
-        # Nested dictionaries may be anywhere in the file, so each gets the whole set, by weak reference to avoid a
-        # cycle.
-        all_of_them = weakref.proxy(self)
-        for i, block in enumerate(blocks):
-            where = f"{file.name}: dictionary block {i}"
-            message, body = file.message(block, where)
-            total += message.body_length
-            if total > len(file.data):
-                raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(file.data)} bytes")
-            kind = "RecordBatch" if isinstance(message, BatchHeader) else message.kind
-            if isinstance(message, BatchHeader) or kind != "DictionaryBatch":
-                raise InvalidData(f"{where} is a {kind} message, expected a DictionaryBatch")
-            content, id, delta = dictionary_body(message, body, self._schema, all_of_them, file.name, file.limits)
-            if id in by_id and not delta:
-                raise InvalidData(f"{where} replaces dictionary {id}; a file has one dictionary per id, and deltas")
-            if delta and id not in by_id:
-                raise InvalidData(f"{where}: a delta for dictionary {id}, which does not precede it")
-            by_id[id] = Dictionary(id, content, by_id.get(id), i, budget)
-        return by_id
-
-    def __getitem__(self, id: int) -> Dictionary:
-        return self._read()[id]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._read())
-
-    def __len__(self) -> int:
-        return len(self._read())

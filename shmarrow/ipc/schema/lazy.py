@@ -7,11 +7,10 @@ columns are asked for. Invariants:
 * each request is an operation with its own budget. Cached results have none, are only added or replaced as a whole, and
   take memory in proportion to the bytes;
 * every number is read once and checked then, as other processes may write to the mapping;
-* the bytes are borrowed until the schema is kept, and copied then, so no schema pins a mapping.
+* the bytes are a copy, so no schema pins a mapping.
 
 Decoded schemas are cached, keyed by their bytes:
 
-* a schema is parsed in place and not cached when first seen; it is copied and cached the second time;
 * cached schemas are immutable, and bounded in memory by their bytes: parsed fields take at most a multiple of these.
   All of them are dropped when there are too many;
 * the cache changes by single steps, so threads may share it, and it stays usable after a fork.
@@ -118,8 +117,6 @@ class LazySchema:
     ----------
     big_endian : bool
         Whether buffers are big-endian.
-    borrowed : bool
-        Whether the bytes are in a mapping, which the schema then pins.
     cached : bool
         Whether the bytes are a copy of just what the schema refers to, made for the cache.
 
@@ -128,11 +125,8 @@ class LazySchema:
     Thread safety: may be shared. Racing threads may compute the same result; one is kept.
     """
 
-    def __init__(
-        self, buffer: FlatBuffer, first: int, count: int, big_endian: bool = False, borrowed: bool = False
-    ) -> None:
+    def __init__(self, buffer: FlatBuffer, first: int, count: int, big_endian: bool = False) -> None:
         self.big_endian = big_endian
-        self.borrowed = borrowed
         self.cached = False
         self._tables = FieldTables(buffer, first, count)
         self._count = count
@@ -153,15 +147,6 @@ class LazySchema:
         source = schema._source
         assert isinstance(source, LazySchema)
         return source
-
-    def detach(self) -> None:
-        """Copy borrowed bytes, so that the schema stops pinning the mapping."""
-        if self.borrowed:
-            buffer = self._tables.buffer
-            own = buffer.data.copy()
-            own.flags.writeable = False
-            self._tables = FieldTables(FlatBuffer(own, buffer.where, buffer.limits), self._tables.first, self._count)
-            self.borrowed = False
 
     def __len__(self) -> int:
         return self._count
@@ -359,15 +344,13 @@ def _check_nesting(inner: dict[int, set[int]], limits: Limits) -> None:
     )
 
 
-def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
+def lazy_schema(table: TableView) -> LazySchema:
     """Open a Schema table.
 
     Parameters
     ----------
     table : TableView
         The Schema table.
-    borrowed : bool
-        Whether the bytes are in a mapping, which a kept schema must not pin.
 
     Raises
     ------
@@ -391,7 +374,7 @@ def lazy_schema(table: TableView, borrowed: bool = False) -> LazySchema:
         raise InvalidData(f"{reader.where}: the schema has no vector of fields")
     first, count = reader.vector_at(slot, 4, "Schema", "fields")
     big = endianness == ENUMS["Endianness"]["Big"]
-    return LazySchema(FlatBuffer(reader.data, reader.where, reader.limits), first, count, big, borrowed)
+    return LazySchema(FlatBuffer(reader.data, reader.where, reader.limits), first, count, big)
 
 
 def _memory_of(layout: FieldLayout) -> int:
@@ -406,14 +389,40 @@ def _memory_of(layout: FieldLayout) -> int:
 CACHE_BYTES = 4 << 20
 """Maximum size of a process's cached schemas, in bytes; once parsed, all fields take up to 32 times as much."""
 MOST_CACHED = 1024
-_MOST_SEEN = 65536
-_CACHE: dict[Hashable, tuple[bytearray, Schema]] = {}
-_SEEN: set[int] = set()
 
 
-def read_schema(
-    data: Bytes, position: int, where: str, limits: Limits, mapped: bool = False, footer: bool = False
-) -> Schema:
+class SchemaCache:
+    """Schemas by their bytes; bounded in number and bytes, and emptied when it is full.
+
+    Notes
+    -----
+    Thread safety: may be shared; of racing threads, one may lose what it adds.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Hashable, tuple[bytearray, Schema]] = {}
+        self._size = 0
+
+    def find(self, key: Hashable, data: Bytes) -> Schema | None:
+        """Return the schema of these bytes; None if it is not there."""
+        entry = self._entries.get(key)
+        # memcmp, as the left side is a bytearray
+        return entry[1] if entry is not None and entry[0] == data.data else None
+
+    def add(self, key: Hashable, data: bytearray, schema: Schema) -> None:
+        """Keep a schema in place of any other with this key."""
+        if len(data) > CACHE_BYTES:
+            return
+        if self._size + len(data) > CACHE_BYTES or len(self._entries) >= MOST_CACHED:
+            self._entries, self._size = {}, 0
+        self._entries[key] = data, schema
+        self._size += len(data)
+
+
+_SCHEMAS = SchemaCache()
+
+
+def read_schema(data: Bytes, position: int, where: str, limits: Limits, footer: bool = False) -> Schema:
     """Read the schema in a Schema table; equal bytes share one object.
 
     FlatBuffers are built back to front, so all that a Schema table refers to is normally between the table and the end
@@ -429,8 +438,6 @@ def read_schema(
         Describes the bytes in error messages.
     limits : Limits
         Bounds on what is accepted.
-    mapped : bool
-        Whether the bytes are in a mapping. The schema then borrows them until cached or detached.
     footer : bool
         Whether the FlatBuffer is the footer of a file.
 
@@ -447,35 +454,22 @@ def read_schema(
         start = min(position, vtable) & ~7
     region = data[start:]
     key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
-    cached = _CACHE.get(key)
-    if cached is not None and cached[0] == region.data:  # memcmp, as the left side is a bytearray
-        return cached[1]
-    if mapped and (seen := hash(key)) not in _SEEN:
-        if len(_SEEN) >= _MOST_SEEN:
-            _SEEN.clear()
-        _SEEN.add(seen)
-        return _parse(data, position, 0, where, limits, True)
+    cached = _SCHEMAS.find(key, region)
+    if cached is not None:
+        return cached
     own = bytearray(region)
-    copy = np.frombuffer(own, U1)
-    copy.flags.writeable = False
     try:
-        schema = _parse(copy, position, start, where, limits, False)
+        schema = _parse(_read_only(np.frombuffer(own, U1)), position, start, where, limits)
     except InvalidData:
-        whole = data.copy()
-        whole.flags.writeable = False
-        return _parse(whole, position, 0, where, limits, False)
-    _add(key, own, schema)
+        return _parse(_read_only(data.copy()), position, 0, where, limits)
+    _SCHEMAS.add(key, own, schema)
     LazySchema.of(schema).cached = True
     return schema
 
 
-def _add(key: Hashable, data: bytearray, schema: Schema) -> None:
-    """Cache a schema instead of any other with this key."""
-    held = sum([len(other) for other, _ in list(_CACHE.values())])
-    if held + len(data) > CACHE_BYTES or len(_CACHE) >= MOST_CACHED:
-        _CACHE.clear()
-    if len(data) <= CACHE_BYTES:
-        _CACHE[key] = data, schema
+def _read_only(data: Bytes) -> Bytes:
+    data.flags.writeable = False
+    return data
 
 
 def schema_region(schema: Schema) -> int:
@@ -484,12 +478,12 @@ def schema_region(schema: Schema) -> int:
     return source.size if source.cached else 0
 
 
-def _parse(data: Bytes, position: int, start: int, where: str, limits: Limits, borrowed: bool) -> Schema:
+def _parse(data: Bytes, position: int, start: int, where: str, limits: Limits) -> Schema:
     """Parse the Schema table at ``position``, for data that begins at ``start``."""
     table = Reader(data, where, limits).table("Schema", position - start)
-    source = lazy_schema(table, borrowed)
+    source = lazy_schema(table)
     if start:
         source.check_reach()
-    elif not borrowed:
+    else:
         source.flat_starts()
     return Schema(metadata=read_key_values(table["custom_metadata"], table.reader), source=source)

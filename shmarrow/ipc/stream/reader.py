@@ -128,13 +128,12 @@ class _StreamBatches:
         The record batches. Those beyond ``state.batches`` are of interrupted calls and do not count.
     """
 
-    __slots__ = ("_locks", "_shared", "_source", "_version", "data", "indexed", "schema", "state")
+    __slots__ = ("_locks", "_shared", "_source", "data", "indexed", "schema", "state")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         assert source.data is not None
         self._source = source
         self._locks: dict[int, _thread.RLock] = {}
-        self._version = source.version("stream")
         self.data: Bytes = source.data
         self._shared = None if source.mapping is None else source.mapping.shared
         self.state = StreamState(source.name, limits, DictionaryBudget(limits))
@@ -164,7 +163,7 @@ class _StreamBatches:
             return None
         message, end, body = located.message, located.end, self._body(located)
         after = state.after(message, body, end)
-        batch = state.batch(message, body, self._version) if isinstance(message, BatchHeader) else None
+        batch = state.batch(message, body) if isinstance(message, BatchHeader) else None
         self._source.advance(end)
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
@@ -205,7 +204,7 @@ class _StreamBatches:
         located = self._message_after(before)
         if located is None or located.end != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
-        return before.batch(located.message, self._body(located), self._version)
+        return before.batch(located.message, self._body(located))
 
     def _body(self, located: Located) -> Any:
         """The body of a message."""

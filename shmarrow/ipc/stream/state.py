@@ -15,7 +15,6 @@ from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, open_batch
 from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries, read_schema
-from shmarrow.memory.mappings import Version
 from shmarrow.types import Schema
 
 
@@ -124,12 +123,11 @@ class StreamState(NamedTuple):
             replaced=self.replaced + (earlier is not None and not delta),
         )
 
-    def batch(self, header: BatchHeader | Message, body: Any, version: Version | None = None) -> RecordBatch:
+    def batch(self, header: BatchHeader | Message, body: Any) -> RecordBatch:
         """The record batch of the next message, with the dictionaries as they are now; columns are built on access."""
         where = f"{self.where}: batch {self.batches}"
         assert self.schema is not None  # else there is no state after it
-        origin = version, self.batches
-        return open_batch(header, body, self.schema, self.dictionaries, where, self.limits, origin)
+        return open_batch(header, body, self.schema, self.dictionaries, where, self.limits)
 
     def _begun(self, kind: str) -> Schema:
         if self.schema is None:
