@@ -41,10 +41,17 @@ def evict(arguments: argparse.Namespace) -> int:
     return 0
 
 
-@command(*store("*"))
+@command(
+    *store("*"), argument("--all", action="store_true", help="all stores in shared memory that this user may change")
+)
 def collect(arguments: argparse.Namespace) -> int:
-    """Delete orphaned and expired objects and leftovers, in the given stores or all in shared memory."""
+    """Delete orphaned and expired objects and leftovers in stores; without STORE and --all, list the stores."""
     found: list[dict[str, Any]] = []
+    if not (arguments.store or arguments.all):
+        names = shared(is_store)
+        hint = "nothing was removed: name a store, or pass --all"
+        render(arguments.json, [{"store": where} for where in names], *map(printable, names), hint)
+        return 0
     status = 0
     for where in arguments.store or shared(is_store):
         try:

@@ -14,6 +14,7 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from shmarrow.memory.files import (
 from shmarrow.memory.life_cycle import Sink, operation
 from shmarrow.memory.location import (
     Location,
+    became_smaller,
     check_removable,
     check_trusted_link,
     is_planted,
@@ -44,7 +46,7 @@ from shmarrow.memory.location import (
     resolve,
     taken,
 )
-from shmarrow.memory.mappings import map_file, published
+from shmarrow.memory.mappings import map_file, mapping_of, published
 
 Piece = bytes | memoryview | np.ndarray[Any, Any]
 
@@ -235,6 +237,7 @@ class SegmentWriter(Sink):
             offset = self.size
         if offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
+        pieces = list(pieces)
         views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
         if self._torn:
             self._mend()
@@ -248,6 +251,8 @@ class SegmentWriter(Sink):
                 written = pwrite_all(self._fd, views.copy(), offset)
                 break
             except OSError as error:
+                if error.errno == errno.EFAULT:
+                    raise _lost_source(self.name, pieces) from None
                 self._recover(error, "write to", end)
         if written:
             self.size = max(self.size, end)
@@ -428,3 +433,12 @@ class PosixWriter(SegmentWriter):
         done = 0
         while done < self.size:
             done += os.preadv(self._fd, [target[done : done + MAX_CALL_BYTES]], done)
+
+
+def _lost_source(name: str, pieces: Iterable[Piece]) -> StorageError:
+    """Return the error for pieces that are mapped from a file that was truncated: its pages are gone."""
+    for mapping in filter(None, map(mapping_of, pieces)):
+        with suppress(OSError):
+            if mapping.location is not None and os.stat(resolve(mapping.location)[1]).st_size < mapping.size:
+                return became_smaller(f"write {name!r} from", mapping.location, mapping.size)
+    return StorageError(errno.EFAULT, f"cannot write to {name!r}: the memory of what is written is not there any more")

@@ -50,10 +50,11 @@ class Pin:
         return pin if catalog.pins.acquire(entry.slot, pin) and catalog.is_attached(entry) else None
 
     @property
-    def place(self) -> tuple[int, str]:
-        """The slot and name of the object."""
+    def place(self) -> tuple[int, str, bool | tuple[int, ...]]:
+        """The slot and name of the object, and the users whose store was accepted."""
         entry = self._catalog.entry(self.slot) if self.slot >= 0 else None
-        return self.slot, "" if entry is None else entry.name.decode(errors="replace")
+        name, trusted = "" if entry is None else entry.name.decode(errors="replace"), self._catalog.directory.trusted
+        return self.slot, name, True if trusted is None else tuple(sorted(trusted))
 
     @property
     def inherited(self) -> bool:
@@ -263,7 +264,7 @@ def _map_file(
     return data, status
 
 
-def attach_slot(path: str, slot: int) -> Segment | None:
+def attach_slot(path: str, slot: int, trust: bool | tuple[int, ...]) -> Segment | None:
     """Attach to an object, or a part of it, by the path and its slot, and pin it; ObjectNotFound if it was removed.
 
     Return None if this process cannot open the store itself; its files may still be readable.
@@ -271,7 +272,7 @@ def attach_slot(path: str, slot: int) -> Segment | None:
     directory, file = os.path.split(path)
     number, _, part = file.partition("-")
     try:
-        segment = attach_again(directory, slot, int(number, 16))
+        segment = attach_again(directory, slot, int(number, 16), trust=trust)
         if not part:
             return segment
         shared = shared_of(segment.data)
@@ -284,7 +285,12 @@ def attach_slot(path: str, slot: int) -> Segment | None:
 
 
 def attach_again(
-    directory: str, slot: int, file: int, generation: int = 0, store_id: bytes | None = None
+    directory: str,
+    slot: int,
+    file: int,
+    generation: int = 0,
+    store_id: bytes | None = None,
+    trust: bool | tuple[int, ...] = False,
 ) -> StoredSegment:
     """Attach to an object by its slot and its file number or generation, and pin it.
 
@@ -293,7 +299,7 @@ def attach_again(
     ObjectNotFound
         If it was removed, or the slot contains another object.
     """
-    catalog = open_catalog(directory, Wanted(), trust=False, create=False)
+    catalog = open_catalog(directory, Wanted(), trust, create=False)
     while store_id in (None, catalog.store_id) and (entry := catalog.entry(slot)) is not None:
         if entry.file != file and entry.generation != generation:
             break

@@ -74,7 +74,7 @@ class NotShared(Exception):
         self.part = part
 
 
-def last_names(directory: Directory, file: int, allocated: int, parts: range, names: Counter[int]) -> dict[str, int]:
+def sole_links(directory: Directory, file: int, allocated: int, parts: range, names: Counter[int]) -> dict[str, int]:
     """Return those files of an object that have no other names, and the bytes that count for them.
 
     ``names`` counts the names of files, by inode, that are to go with these, and gets those of this object.
@@ -96,9 +96,9 @@ def last_names(directory: Directory, file: int, allocated: int, parts: range, na
     return sizes
 
 
-def freed_by(directory: Directory, file: int, allocated: int, parts: int, names: Counter[int]) -> int:
-    """Return the bytes that are free if an object goes that is not attached; ``names`` as for :func:`last_names`."""
-    return sum(last_names(directory, file, allocated, range(parts + 1), names).values()) if file else allocated
+def bytes_freed(directory: Directory, file: int, allocated: int, parts: int, names: Counter[int]) -> int:
+    """Return the bytes that are free if an object goes that is not attached; ``names`` as for :func:`sole_links`."""
+    return sum(sole_links(directory, file, allocated, range(parts + 1), names).values()) if file else allocated
 
 
 class Change:
@@ -305,7 +305,7 @@ class Change:
         elif not attached:
             freed = self._unlink_later(entry, range(entry.parts + 1))
         else:
-            if last_names(self.catalog.directory, entry.file, 0, range(1), Counter()):
+            if sole_links(self.catalog.directory, entry.file, 0, range(1), Counter()):
                 self._unlink_later(entry, range(1))
             freed = 0
         state["objects"] -= 1
@@ -459,7 +459,7 @@ class Change:
     def _unlink_later(self, entry: Entry, parts: range) -> int:
         """Let the commit unlink files of an object, of which number 0 is its own; return the bytes that this frees."""
         self.state["removing"], self._parts = entry.file, parts[-1]
-        freed = last_names(self.catalog.directory, entry.file, entry.allocated, parts, Counter())
+        freed = sole_links(self.catalog.directory, entry.file, entry.allocated, parts, Counter())
         for name, nbytes in freed.items():
             if nbytes > _LARGE:
                 with suppress(OSError):

@@ -14,8 +14,8 @@ from shmarrow.objects.decode import Description
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.protocol import Entry, file_name
+from shmarrow.store.room import pinned_bytes, removed_bytes
 from shmarrow.store.snapshot import snapshot
-from shmarrow.store.space import pinned_bytes, removed_bytes
 from shmarrow.types import Schema
 
 

@@ -30,7 +30,7 @@ killed process left has one of these two numbers, and is removed by whoever take
 
 **What counts.** ``bytes`` are those of all files that have names in the store, each counted once, however many
 objects share it; of the slots of inline objects; and of the unlinked files of ``GONE`` slots, which somebody has
-mapped (``space``).
+mapped (``room``).
 
 All integers are little-endian and unsigned. Offsets are in bytes; those in a slot are relative to its start.
 """

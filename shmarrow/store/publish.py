@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, storage_error
+from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.memory import SegmentWriter
 from shmarrow.memory.host import allows_memory
 from shmarrow.store import protocol as p
@@ -21,7 +21,7 @@ from shmarrow.store.catalog import Catalog
 from shmarrow.store.change import Change
 from shmarrow.store.index import slots_for
 from shmarrow.store.protocol import Entry, file_name
-from shmarrow.store.space import check_memory, evict, free_bytes, full, lacking, make_room, round_up
+from shmarrow.store.room import free_bytes, free_slot, full, make_room, round_up, shortfall
 
 LARGE = 1 << 20
 """Size in bytes up to which room is only looked for when an object is added."""
@@ -68,16 +68,20 @@ def _owner_of(change: Change, name: bytes, options: PutOptions) -> int:
 def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) -> None:
     """Publish a small object in the control file."""
     while True:
-        with catalog.change() as change:
-            old, nbytes = replaced(catalog, name, options), 0
-            if catalog.settings.capacity is not None:
-                nbytes = lacking(change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
-            if not nbytes:
-                owner = _owner_of(change, name, options) if options.owner else 0
-                flags = p.PROTECTED if options.protect else 0
-                change.insert_inline(name, data, old, time.time_ns(), options.expires, owner, flags)
-                return
-        make_room(catalog, nbytes, name.decode())
+        try:
+            with catalog.change() as change:
+                old, nbytes = replaced(catalog, name, options), 0
+                if catalog.settings.capacity is not None:
+                    nbytes = shortfall(change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
+                if not nbytes:
+                    owner = _owner_of(change, name, options) if options.owner else 0
+                    flags = p.PROTECTED if options.protect else 0
+                    change.insert_inline(name, data, old, time.time_ns(), options.expires, owner, flags)
+                    return
+        except StoreFull as error:
+            free_slot(catalog, name.decode(), error)
+        else:
+            make_room(catalog, name.decode(), nbytes)
 
 
 class Publication(SegmentWriter):
@@ -123,12 +127,17 @@ class Publication(SegmentWriter):
             raise storage_error(error, "put", self.name) from None
 
     def _refuse(self, size: int) -> None:
-        """Refuse an object whose name is taken, or that does not fit; for a large one, others are evicted."""
+        """Refuse an object whose name is taken, or that does not fit; for a large one, others are evicted.
+
+        A small object of known size is written before either is known, and refused when it is published.
+        """
         catalog = self._catalog
+        if size and size <= LARGE:
+            return
         old = replaced(catalog, self._coded, self._options)
-        if size > LARGE:
+        if size:
             less = old.allocated if old is not None and not catalog.pins.pinned(old.slot) else 0
-            make_room(catalog, round_up(size) - less, self.name)
+            make_room(catalog, self.name, round_up(size) - less)
 
     def _reserve(self, size: int) -> None:
         self._refuse(size)
@@ -142,7 +151,7 @@ class Publication(SegmentWriter):
         if size > self._checked_size:
             more = size - self.size + _AROUND
             if size > LARGE or (catalog.volatile and not allows_memory(more)):
-                check_memory(catalog, more, self.name)
+                make_room(catalog, self.name, 0, more)
             if size > LARGE:
                 self._checked_size = size + (size >> 3)  # one that grows is not checked at each write
 
@@ -153,7 +162,7 @@ class Publication(SegmentWriter):
         if size > LARGE:
             raise full(self._catalog, self.name, size, error.strerror or "the file system is full") from None
         needed = round_up(size) - os.fstat(self._fd).st_blocks * 512
-        evict(self._catalog, max(needed - free_bytes(self._catalog), 1), self.name, needed, files=True)
+        make_room(self._catalog, self.name, 0, max(needed, free_bytes(self._catalog) + 1))
 
     def _publish(self) -> None:
         catalog, fd, options, name = self._catalog, self._fd, self._options, self._coded
@@ -167,19 +176,23 @@ class Publication(SegmentWriter):
             os.fsync(fd)
         allocated = status.st_blocks * 512
         while True:
-            with catalog.change() as change:
-                old = replaced(catalog, name, options)
-                nbytes = lacking(change, allocated, name, old)
-                if not nbytes:
-                    owner = _owner_of(change, name, options) if options.owner else 0
-                    [slot] = change.take(1)
-                    file = change.link(fd, self._parts)
-                    if settings.durable:
-                        directory.sync()
-                    now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
-                    place = change.new_generation(), p.hash_of(name, catalog.modulus), file, status.st_size, allocated
-                    fields = now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
-                    change.insert(Entry(*place, *fields, name, slot), old, now)
-                    self.path = f"{directory.path}/{file_name(file)}"
-                    return
-            make_room(catalog, nbytes, self.name)
+            try:
+                with catalog.change() as change:
+                    old = replaced(catalog, name, options)
+                    nbytes = shortfall(change, allocated, name, old)
+                    if not nbytes:
+                        owner = _owner_of(change, name, options) if options.owner else 0
+                        [slot] = change.take(1)
+                        file = change.link(fd, self._parts)
+                        if settings.durable:
+                            directory.sync()
+                        now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
+                        place = change.new_generation(), p.hash_of(name, catalog.modulus), file, status.st_size
+                        fields = allocated, now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
+                        change.insert(Entry(*place, *fields, name, slot), old, now)
+                        self.path = f"{directory.path}/{file_name(file)}"
+                        return
+            except StoreFull as error:
+                free_slot(catalog, self.name, error)
+            else:
+                make_room(catalog, self.name, nbytes)

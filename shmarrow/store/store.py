@@ -881,7 +881,7 @@ class Store:
         StoreFull
             If not enough can be evicted; then nothing is evicted.
         """
-        from shmarrow.store.space import evict
+        from shmarrow.store.room import evict
 
         return evict(self._catalog, as_count(nbytes, "nbytes"), anything=True)
 
@@ -895,7 +895,7 @@ class Store:
         list of str
             The names of the removed objects, sorted.
         """
-        from shmarrow.store.space import collect
+        from shmarrow.store.room import collect
 
         return collect(self._catalog)
 
@@ -920,7 +920,7 @@ class Store:
             change.remove(entry)
 
     def _delete_all(self, prefix: str) -> int:
-        from shmarrow.store.space import remove_all
+        from shmarrow.store.room import remove_all
 
         deleted = 0
         for part in self._snapshot("name"):

@@ -3,7 +3,8 @@
 Invariants:
 
 * a record belongs to the thread whose process has locked its byte of ``commit``, and a record that nobody has locked to
-  whoever locks it next: all that a killed waiter leaves is a 1, at which the next writer calls once for nobody;
+  whoever locks it next: all that a killed waiter leaves is a 1, at which the next writer that changes such a name calls
+  once for nobody, and which writers that meet many, and ``collect``, clear;
 * a waiter registers, then looks, then sleeps. A writer commits, then reads the table. So a change is found or wakes;
 * nothing depends on being woken: a waiter looks again every :data:`CHECK` seconds, and at growing intervals if it
   cannot register, as it may not write to the store, or the table is full.
@@ -28,6 +29,8 @@ CHECK = 1.0
 """Seconds after which a waiter looks again without having been woken."""
 _WAITING = p.WAITERS + p.WAITER["waiting"][0] >> 2
 _INTS = p.WAITER_SIZE >> 2
+_MANY, _CLEARED = 16, 4
+"""More waiters than this are many: a commit then looks whether some of them have ended."""
 
 
 def exactly(name: bytes) -> bytes:
@@ -50,6 +53,8 @@ class Waiters:
         self._waiting = np.frombuffer(self._bytes, np.uint32)[_WAITING : p.SLOTS >> 2 : _INTS]
         self._exclusive = exclusive
         self._modulus = modulus
+        self._next = 0
+        """The position among many waiters at which :meth:`wake` looks next for those that have ended."""
         self.futexes = Futexes(self._bytes)
 
     # --- waking ---------------------------------------------------------------------------------------------------
@@ -57,7 +62,11 @@ class Waiters:
     def wake(self, names: Collection[bytes] | None) -> None:
         """Wake those who wait for one of these names, or for a prefix of one; None wakes all."""
         hashes: dict[int, set[int]] = {}
-        for index in self._waiting.copy().nonzero()[0].tolist():  # numpy counts twice, and others change them meanwhile
+        indices = self._waiting.copy().nonzero()[0].tolist()  # numpy counts twice, and others change them meanwhile
+        if len(indices) > _MANY:
+            self._clear(indices[self._next % len(indices) :][:_CLEARED])
+            self._next += _CLEARED
+        for index in indices:
             if names is not None:
                 prefix, length, _ = p.WAITER_STRUCT.unpack_from(self._bytes, p.WAITERS + index * p.WAITER_SIZE)
                 if length not in hashes:
@@ -65,6 +74,16 @@ class Waiters:
                 if prefix not in hashes[length]:
                     continue
             self.futexes.wake(word_of(index))
+
+    def clear_dead(self) -> None:
+        """Clear the records of waiters that have ended, which each commit would look at."""
+        self._clear(self._waiting.copy().nonzero()[0].tolist())
+
+    def _clear(self, indices: list[int]) -> None:
+        for index in indices:
+            if self._exclusive.acquire(p.WAITER_LOCKS + index):  # nobody waits there
+                self.futexes.disarm(word_of(index))
+                self._exclusive.release(p.WAITER_LOCKS + index)
 
     def wake_own(self) -> None:
         """Wake the waiting threads of this process."""

@@ -253,7 +253,11 @@ def test_all_stores_in_shared_memory(shm_name: str) -> None:
         lab.run("import shmarrow as sa; sa.Store(where, owned=True).put('orphan', bytes(100))", where=shm_name)
         leftover = Path("/dev/shm", f".shmarrow-{shm_name[4:]}")  # of a killed writer of shm:x
         leftover.touch()
-        found = json.loads(run("collect", "--json"))
+        assert shm_name in run("collect").splitlines()
+        assert {"store": shm_name} in json.loads(run("collect", "--json"))
+        assert "orphan" in store
+        assert leftover.exists()
+        found = json.loads(run("collect", "--all", "--json"))
         assert [each["objects"] for each in found if each.get("store") == shm_name] == [["orphan"]]
         assert found[-1]["store"] == "shm:"
         assert found[-1]["leftovers"] >= 1
@@ -357,7 +361,7 @@ def test_stores_of_other_users(shm_name: str) -> None:
             (one,) = [each for each in rows if each.get("store") == shm_name]
             assert (one["user"], one["error"]) == ("nobody", "StorageError")
             assert "user 65534 owns it" in one["message"]
-        assert f"{shm_name} is skipped: " in run("collect")
+        assert f"{shm_name} is skipped: " in run("collect", "--all")
         found = json.loads(run("top", shm_name, "--json", "--count", "1", "--trust"))
         assert [(each["store"], each["objects"]) for each in found["stores"]] == [(shm_name, 1)]
         look = "from shmarrow.cli.host import is_store, shared; result = shared(is_store)"

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import forms
+import lab
 import numpy as np
 import pytest
 from cases import table as cases
 from handle_workers import Removes, hand_back, look, look_opened, made_and_removed, mapped, put_into, rows_of_first
-from processes import python
+from processes import ended, forked, python
 
 import shmarrow as sa
 from shmarrow.interchange.handles.objects import INLINE_BYTES, ObjectRef
@@ -363,6 +364,66 @@ def test_places_of_others(place: Path, tmp_path: Path) -> None:
     for name in ("file", "shm:a/b", "shm:", "/\0", *map(str, paths)):
         with pytest.raises(sa.ShmarrowError):
             handle.replace(refs=(ObjectRef(name, *known[1:]),)).open()
+
+
+# --- workers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_forked_worker_pins_what_it_opens(tmp_path: Path) -> None:
+    """Its parent may have let the object go by then, whose mapping the worker has inherited."""
+    with sa.Store(tmp_path / "store", eviction="lru") as store:
+        store.put("a", sa.array(np.arange(10_000)))
+        value = store.get("a")
+        handle = sa.handle(value)
+        opened, dropped = os.pipe(), os.pipe()
+
+        def work() -> None:
+            mine = handle.open()
+            os.write(opened[1], b"x")
+            os.read(dropped[0], 1)
+            assert mine.to_numpy().sum() == sum(range(10_000))
+
+        child = forked(work)
+        os.read(opened[0], 1)
+        del value
+        assert store.stats().pins == {child: 1}
+        with pytest.raises(sa.StoreFull):
+            store.evict(10**9)
+        os.write(dropped[1], b"x")
+        assert ended(child) == 0
+        assert store.evict(1) == ["a"]
+
+
+@pytest.mark.processes
+def test_a_handle_from_the_store_of_another_user(tmp_path: Path) -> None:
+    """Its receiver accepts that user's store as its maker does: it pins the object, and reads what it shares."""
+    lab.needs_root("to give a directory away")
+    theirs = """
+    import shmarrow as sa, numpy as np
+    with sa.Store(where, mode=0o644) as store:
+        rows = store.get(store.put("rows", sa.record_batch({"x": np.arange(10_000)})))
+        store.put("shared", rows, reuse=True)
+    result = None
+    """
+    with lab.shared_folder(0o777) as folder:
+        lab.as_user(theirs, where=f"{folder}/store")
+        with sa.Store(f"{folder}/store", trust=lab.NOBODY) as store:
+            for name in ("rows", "shared"):
+                handle = sa.handle(store.get(name))
+                code = """
+                import pickle
+                rows = pickle.loads(handle).open()
+                say(rows.num_rows)
+                hear()
+                result = None
+                """
+                with lab.child(code, handle=pickle.dumps(handle)) as child:
+                    assert child.hear() == 10_000
+                    assert store.info(name).pins >= 1
+                    assert child.pid in store.stats().pins
+                    child.say(None)
+                    child.result()
 
 
 # --- pickles ----------------------------------------------------------------------------------------------------

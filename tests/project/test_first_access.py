@@ -28,7 +28,7 @@ NOT_NEEDED = {
     "shmarrow.layout.binary", "shmarrow.layout.c_array", "shmarrow.layout.dictionary",
     "shmarrow.layout.list", "shmarrow.layout.struct", "shmarrow.objects.encode",
     "shmarrow.memory.segment_writer", "shmarrow.memory.ranges", "shmarrow.memory.sinks", "shmarrow.store.info",
-    "shmarrow.store.publish", "shmarrow.store.rebuild", "shmarrow.store.snapshot", "shmarrow.store.space",
+    "shmarrow.store.publish", "shmarrow.store.rebuild", "shmarrow.store.snapshot", "shmarrow.store.room",
     "shmarrow.store.watch", "shmarrow.columns.table", "shmarrow.columns.tabular", "shmarrow.tensor.sparse",
     "shmarrow.torch", "shmarrow.types.predicates", "shmarrow.types.unify",
 }  # fmt: skip

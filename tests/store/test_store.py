@@ -462,7 +462,7 @@ def test_by_name_nothing_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with sa.Store(tmp_path / "store", capacity=1 << 20) as store:
         store.put("x", batch())
-        for user in ("snapshot", "space", "info"):
+        for user in ("snapshot", "room", "info"):
             monkeypatch.setattr(f"shmarrow.store.{user}.snapshot", refuse)
         monkeypatch.setattr(os, "listdir", refuse)
         monkeypatch.setattr(os, "scandir", refuse)
@@ -536,3 +536,18 @@ def test_other_files_are_no_objects(where: str, tmp_path: Path, plant: str) -> N
         assert store.get("x").to_pydict() == BATCH
         assert not os.path.lexists(file)
         assert secret.read_bytes() == content
+
+
+def test_a_source_that_is_truncated_while_it_is_copied(tmp_path: Path) -> None:
+    """The error is about the source, not about the store."""
+    with sa.ipc.new_file(tmp_path / "source", sa.schema([("x", sa.int64())])) as writer:
+        writer.write(sa.record_batch({"x": np.arange(6 << 20)}))
+    (tmp_path / "source").chmod(0o600)
+    with sa.Store(tmp_path / "store") as store:
+
+        def truncate(done: int) -> None:
+            os.truncate(tmp_path / "source", 4096)
+
+        with pytest.raises(sa.StorageError, match=r"source'.* was truncated from \d+ bytes in the meantime"):
+            store.put_file("copy", tmp_path / "source", progress=truncate)
+        assert store.names() == []

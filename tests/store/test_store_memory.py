@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
-from shmarrow.segment import host
+from shmarrow.memory import host
 
 MIB = 1 << 20
 LIMIT = 96 * MIB
@@ -21,7 +21,7 @@ import os
 import textwrap
 import numpy as np
 import shmarrow as sa
-from shmarrow.segment import host
+from shmarrow.memory import host
 left = host.memory_left()
 big = np.zeros(1 << 19, np.int8)
 schema = sa.schema([("x", sa.int8())])

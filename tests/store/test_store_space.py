@@ -7,12 +7,17 @@ import gc
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import lab
 import numpy as np
 import pytest
+from cases.store_files import check_store as check
 from processes import end_well, ended, forked, kill, killed_at_end
 from store_check import Report, leftovers
 from waiting import wait_until
@@ -481,3 +486,73 @@ def test_a_process_puts_for_another(where: str) -> None:
     ):
         with pytest.raises(kind, match="owned"):
             sa.Store(where, owned=wrong)  # type: ignore[arg-type]
+
+
+# --- links, and full file systems -------------------------------------------------------------------------------
+
+
+def test_links_of_other_programs_take_no_room_for_ever(tmp_path: Path) -> None:
+    """``cp -al`` or ``rsync --link-dest`` of a store: what is removed from it counts no longer, once that matters."""
+    with sa.Store(tmp_path / "store", 1 << 20) as store:
+        for name in ("a", "b", "small"):
+            store.put(name, block() if name != "small" else 1)
+        store.put("shared", store.get("a"), reuse=True)
+        held = store.get("b")
+        subprocess.run(["cp", "-al", store.path, str(tmp_path / "copy")], check=True)
+        store.clear()
+        store.collect()
+        assert store.stats().nbytes + store.stats().removed == BLOCKS
+        del held
+        for number in range(3):
+            store.put("large", np.zeros(100_000))  # the second one fits, although nobody collects
+            os.link(store.info("large").path or "", tmp_path / f"another-{number}")
+            store.delete("large")
+        assert store.collect() == []
+        assert (store.stats().nbytes, store.stats().removed) == (0, 0)
+        assert check(store.path) == {}
+
+
+def test_what_frees_nothing_is_not_evicted(where: str) -> None:
+    """An object whose file others keep goes only with them."""
+    rows = sa.record_batch({"x": np.arange(20_000)})
+    with sa.Store(where, eviction="lru") as store:
+        store.put("day", rows)
+        batch = store.get("day", kind=sa.RecordBatch)
+        store.put("copy", batch, reuse=True, protect=True)
+        del batch
+        store.put("other", rows)
+        allocated = store.info("other").allocated
+        assert store.evict(allocated) == ["other"]
+        assert "day" in store
+        store.protect("copy", False)
+        assert set(store.evict(allocated)) == {"day", "copy"}
+        assert store.stats().nbytes == 0
+
+
+def test_a_full_file_system_has_room_for_what_was_removed(tmp_path: Path) -> None:
+    """Files of removed objects that nobody has attached any more, and slots of objects that may go."""
+    rows = sa.record_batch({"x": np.arange(60_000)})
+    with lab.small_tmpfs(tmp_path / "small", 2 << 20), sa.Store(tmp_path / "small" / "store") as store:
+        store.put("rows", rows)
+        batch = store.get("rows", kind=sa.RecordBatch)
+        store.put("shared", batch, reuse=True)
+        shared = store.get("shared", kind=sa.RecordBatch)
+        store.clear()  # its parts stay, as they may be mapped later
+        del batch, shared
+        gc.collect()
+        store.put("small", np.zeros(20_000))
+        store.put("large", np.zeros(200_000))  # fits only once that is swept
+        assert store.names() == ["large", "small"]
+    with (
+        lab.small_tmpfs(tmp_path / "other", 1 << 20),
+        sa.Store(tmp_path / "other" / "store", eviction="lru") as store,
+        open(tmp_path / "other" / "filler", "wb") as filler,
+    ):
+        with suppress(OSError):
+            while os.write(filler.fileno(), bytes(4096)):
+                pass
+        for number in range(200):
+            store.put(f"{number}", number)
+        assert "199" in store
+        assert len(store) >= 20
+        assert set(check(store.path)) == set(store.names())

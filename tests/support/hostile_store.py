@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import shmarrow as sa
-from shmarrow.store import catalog, settings, space
+from shmarrow.store import catalog, room, settings
 from shmarrow.store import protocol as p
 
 FOLDER = "SHMARROW_HOSTILE_STORES"
@@ -36,7 +36,7 @@ def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
     where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
     settings._prime = lambda: (1 << 60) + 33  # so that a number gives the same chains each time
-    catalog._STUCK_SECONDS = catalog.PATIENCE = space._PATIENCE = 0.02  # nobody here ends a change, or makes room
+    catalog._STUCK_SECONDS = catalog.PATIENCE = room._PATIENCE = 0.02  # nobody here ends a change, or makes room
     with sa.Store(where, 1 << 22, mode=0o644, owned=True) as store:
         for number in range(40):
             store.put(f"name/{number}", np.arange(number))

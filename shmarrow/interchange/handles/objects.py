@@ -52,6 +52,8 @@ class ObjectRef(NamedTuple):
         Its slot in the catalog of its store; -1 if it is in no store.
     object : str
         Its name in its store, for messages; empty if it is in no store.
+    trust : bool or tuple of int
+        The users whose stores its process accepts, as for :class:`~shmarrow.Store`.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ObjectRef(NamedTuple):
     modified: int
     slot: int = -1
     object: str = ""
+    trust: bool | tuple[int, ...] = False
 
     @property
     def shown(self) -> str:
@@ -171,7 +174,7 @@ def _ref_of(mapping: Mapping) -> ObjectRef | None:
         inode,
         status.st_size,
         status.st_mtime_ns,
-        *getattr(mapping.pin, "place", (-1, "")),
+        *getattr(mapping.pin, "place", ()),
     )
     if status.st_size == len(mapping):
         with _LOCK:
@@ -215,7 +218,7 @@ def attach(ref: ObjectRef, boot: str, host: str) -> Segment:
         )
     with _LOCK:
         mapped = _ATTACHED.get(ref)
-        if mapped is None:
+        if mapped is None or getattr(mapped.pin, "inherited", False):  # a pin of the parent's does not hold it here
             segment = _attach(ref, boot, host)
             mapping = mapping_of(segment.data)
             if mapping is not None:
@@ -228,7 +231,7 @@ def attach(ref: ObjectRef, boot: str, host: str) -> Segment:
 def _attach(ref: ObjectRef, boot: str, host: str) -> Segment:
     elsewhere = "" if boot == boot_id() else f"; the handle was made on host {shown(host)}, this is {host_name()!r}"
     try:
-        segment = _pinned(resolve(ref.name)[1], ref.slot) or attach_segment(ref.name)
+        segment = _pinned(ref) or attach_segment(ref.name)
     except ObjectNotFound:
         raise ObjectNotFound(
             errno.ENOENT,
@@ -246,13 +249,11 @@ def _attach(ref: ObjectRef, boot: str, host: str) -> Segment:
     return segment
 
 
-def _pinned(path: str, slot: int) -> Segment | None:
+def _pinned(ref: ObjectRef) -> Segment | None:
     """Attach and pin an object of a store; None if it is in no store, or this process may not open the store."""
     from shmarrow.store.attach import attach_slot
 
-    if slot < 0:
-        return None
-    return attach_slot(path, slot)
+    return None if ref.slot < 0 else attach_slot(resolve(ref.name)[1], ref.slot, ref.trust)
 
 
 def _check_ref(ref: object) -> None:
@@ -261,6 +262,7 @@ def _check_ref(ref: object) -> None:
         or not isinstance(ref.name, str)
         or not (is_shm(ref.name) or ref.name.startswith("/"))
         or not isinstance(ref.object, str)
+        or not isinstance(ref.trust, (bool, tuple))
         or not all(isinstance(number, int) for number in ref[1:6])
     ):
         raise InvalidData(f"a damaged handle: expected the ref of an object, found {shown(ref)}")

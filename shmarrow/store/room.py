@@ -1,4 +1,4 @@
-"""The space of a store: what fits, eviction and collection.
+"""The room of a store: what fits, eviction and collection.
 
 Invariants:
 
@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections import Counter, deque
 from typing import Any, NamedTuple
@@ -24,8 +25,9 @@ from shmarrow.memory.host import memory_left
 from shmarrow.memory.locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.change import Change, freed_by
-from shmarrow.store.protocol import Entry
+from shmarrow.store.change import Change, bytes_freed, sole_links
+from shmarrow.store.directory import Directory
+from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.snapshot import snapshot
 
 BATCH = 64
@@ -33,7 +35,7 @@ BATCH = 64
 _CANDIDATES = 4096
 _SWEPT = 16
 _WHILE, _PATIENCE = 0.005, 5.0
-_TRIES, _ROUNDS = 20, 50
+_ROUNDS = 50
 _BLOCK, _UNLIMITED = 4096, 1 << 64
 
 
@@ -53,16 +55,10 @@ class Candidate(NamedTuple):
     parts: int
 
 
-def _excess(catalog: Catalog, nbytes: int) -> int:
-    """Return the bytes that are lacking for ``nbytes`` more; at most 0 if they fit."""
-    capacity = catalog.settings.capacity
-    return 0 if capacity is None else catalog.state().bytes + nbytes - capacity
-
-
 # --- fitting ------------------------------------------------------------------------------------------------------
 
 
-def lacking(change: Change, nbytes: int, name: bytes, replaced: Entry | None) -> int:
+def shortfall(change: Change, nbytes: int, name: bytes, replaced: Entry | None) -> int:
     """Return 0 if an object fits in place of one that it replaces, evicting known candidates for it.
 
     Otherwise return for how many bytes :func:`make_room` is to make room, without the lock.
@@ -72,51 +68,56 @@ def lacking(change: Change, nbytes: int, name: bytes, replaced: Entry | None) ->
     if short <= 0:
         return 0
     if replaced is not None and catalog.pins.exclude(replaced.slot):
-        freed = freed_by(catalog.directory, replaced.file, replaced.allocated, replaced.parts, Counter())
+        freed = bytes_freed(catalog.directory, replaced.file, replaced.allocated, replaced.parts, Counter())
         nbytes, short = nbytes - freed, short - freed
     if short <= 0 or nbytes <= 0:
         return 0
     return 0 if _evict_known(change, short, name) else nbytes
 
 
-def make_room(catalog: Catalog, nbytes: int, name: str) -> None:
-    """Evict until the capacity allows ``nbytes`` more, or raise StoreFull; called without the lock."""
+def make_room(catalog: Catalog, name: str, nbytes: int, memory: int = 0) -> None:
+    """Make room for ``nbytes`` more under the capacity and ``memory`` more in the file system, or raise StoreFull.
+
+    Called without the lock. What was removed and is not attached any more goes first; others only if that is enough.
+    Expired and orphaned objects are removed even if the policy is not to evict.
+    """
     capacity = catalog.settings.capacity
     if capacity is not None and nbytes > capacity:
         raise full(catalog, name, nbytes, "it exceeds the capacity")
-    deadline = time.monotonic() + _PATIENCE
-    before = None
-    while _excess(catalog, nbytes) > 0:
-        _sweep(catalog)
+    deadline, before = time.monotonic() + _PATIENCE, None
+    while True:
+        short = 0 if capacity is None else catalog.state().bytes + nbytes - capacity
+        low = memory - free_bytes(catalog) if memory else 0
+        if short <= 0 and low <= 0:
+            return
+        if time.monotonic() > deadline:
+            raise full(catalog, name, nbytes or memory, "other processes fill the space as fast as it is freed")
+        if sweep(catalog):
+            continue
         try:
-            evict(catalog, _excess(catalog, nbytes), name, nbytes)
-        except StoreFull:  # changes by other processes may make more evictable in a moment
+            evict(catalog, max(short, low), name, nbytes or memory, files=low > 0)
+        except StoreFull:  # what counts may have other names elsewhere, and others may make more evictable in a moment
+            recount(catalog)
             now = catalog.state()
-            if now == before or time.monotonic() > deadline:
+            if now == before:
                 raise
             before = now
             time.sleep(_WHILE)
-        if time.monotonic() > deadline and _excess(catalog, nbytes) > 0:
-            raise full(catalog, name, nbytes, "other processes fill the space as fast as it is freed")
-
-
-def check_memory(catalog: Catalog, nbytes: int, name: str) -> None:
-    """Evict until the file system and this process's control groups have enough memory, or raise StoreFull.
-
-    Expired and orphaned objects are removed even if the policy is not to evict.
-    """
-    for _ in range(_TRIES):
-        short = nbytes - free_bytes(catalog) if nbytes > 0 else 0
-        if short <= 0:
-            return
-        evict(catalog, short, name, nbytes, files=True)
-    raise full(catalog, name, nbytes, "not enough space is free")
 
 
 def free_bytes(catalog: Catalog) -> int:
     """Return the number of bytes that can be written here."""
     free = catalog.directory.free()
     return min(free, memory_left()) if catalog.volatile else free
+
+
+def free_slot(catalog: Catalog, name: str, error: StoreFull) -> None:
+    """Let an object go because the catalog cannot grow, or raise this error: each leaves a slot."""
+    if not sweep(catalog):
+        try:
+            evict(catalog, 1, name)
+        except StoreFull:
+            raise error from None
 
 
 # --- evicting -----------------------------------------------------------------------------------------------------
@@ -200,30 +201,47 @@ def _candidates(catalog: Catalog, short: int, name: bytes, anything: bool, files
         chosen = np.argpartition(order, count)[:count] if count < len(order) else np.arange(len(order))
         chosen = chosen[np.argsort(order[chosen], kind="stable")]
         rows = [Candidate(*row) for row in zip(*(column[chosen].tolist() for column in columns), strict=True)]
-        possible = _possible(catalog, rows, short)
+        possible, useful = _possible(catalog, rows, short)
         if possible >= short or count >= len(order):
-            return deque(rows), possible
+            return deque(useful), possible
         count *= 4
 
 
-def _possible(catalog: Catalog, rows: list[Candidate], short: int) -> int:
-    """Return how many bytes candidates free, one after the other, until that is enough."""
-    freed, names, directory = 0, Counter[int](), catalog.directory
+def _possible(catalog: Catalog, rows: list[Candidate], short: int) -> tuple[int, list[Candidate]]:
+    """Return how many bytes candidates free, one after the other, until that is enough; and those that are of use."""
+    freed, names, idle = 0, Counter[int](), list[Candidate]()
     for row in rows:
         if freed >= short:
             break
-        freed += freed_by(directory, row.file, row.allocated, row.parts, names)
-    return freed
+        nbytes = bytes_freed(catalog.directory, row.file, row.allocated, row.parts, names)
+        freed += nbytes
+        if not nbytes:
+            idle.append(row)
+    useless = {row for row in idle if not _frees(catalog.directory, row, names)}
+    return freed, [row for row in rows if row not in useless] if useless else rows
+
+
+def _frees(directory: Directory, row: Candidate | Entry, names: Counter[int]) -> bool:
+    """Whether a file of an object loses its last name; ``names`` are all that go, also those of this object."""
+    own, parts = Counter[int](), range(row.parts + 1)
+    sole_links(directory, row.file, 1, parts, own)
+    return bool(sole_links(directory, row.file, 1, parts, names - own))
 
 
 def _choose(catalog: Catalog, victims: deque[Candidate], short: int, name: bytes) -> tuple[list[Entry], int]:
     """Choose and exclude up to :data:`BATCH` candidates of ``short`` bytes; also return how many that frees."""
-    chosen, freed, names = list[Entry](), 0, Counter[int]()
+    chosen, freed, names, idle = list[Entry](), 0, Counter[int](), list[Entry]()
     while victims and freed < short and len(chosen) < BATCH:
         entry = _still(catalog, victims.popleft())
         if entry is not None and entry.name != name and catalog.pins.exclude(entry.slot):
             chosen.append(entry)
-            freed += freed_by(catalog.directory, entry.file, entry.allocated, entry.parts, names)
+            nbytes = bytes_freed(catalog.directory, entry.file, entry.allocated, entry.parts, names)
+            freed += nbytes
+            if not nbytes:
+                idle.append(entry)
+    if idle and freed >= short:
+        useless = [entry for entry in idle if not _frees(catalog.directory, entry, names)]
+        chosen = [entry for entry in chosen if entry not in useless]
     return chosen, freed
 
 
@@ -277,7 +295,7 @@ def removed_bytes(catalog: Catalog) -> int:
         gone = Entry._make((*p.ENTRY.struct.unpack_from(slot), b"", link - 1))
         if gone.state != p.GONE:
             break
-        total += freed_by(catalog.directory, gone.file, gone.allocated, gone.parts & 255, names)
+        total += bytes_freed(catalog.directory, gone.file, gone.allocated, gone.parts & 255, names)
         link = int.from_bytes(slot[p.NEXT : p.NEXT + 4], "little")
     return total
 
@@ -332,23 +350,44 @@ def remove_all(catalog: Catalog, slots: list[int], generations: list[int], colle
     return gone
 
 
-def _sweep(catalog: Catalog) -> None:
-    """Free all removed slots that are no longer attached."""
+def sweep(catalog: Catalog) -> bool:
+    """Free all removed slots that are no longer attached; return whether there were any."""
     catalog.pins.swept = 0
-    done, left = not catalog.state().removed, catalog.memory.slots // _SWEPT + 1
+    done, left, swept = not catalog.state().removed, catalog.memory.slots // _SWEPT + 1, False
     while not done and left:
         with catalog.change() as change:
             free = change.state["free"]
             done = change.sweep(_SWEPT)
-            left -= change.state["free"] == free  # a damaged list of what is attached may lead back
+            idle = change.state["free"] == free
+        left -= idle  # a damaged list of what is attached may lead back
+        swept |= not idle
+    return swept
+
+
+def recount(catalog: Catalog) -> None:
+    """Count the bytes again: a file that had another name elsewhere when its object went still counts."""
+    with catalog.change() as change:
+        slots = np.frombuffer(change.memory.bytes, p.SLOT_DTYPE, change.memory.slots, p.SLOTS)
+        with os.scandir(catalog.directory.fd) as entries:
+            status = {entry.name: entry.stat(follow_symlinks=False) for entry in entries if p.is_object(entry.name)}
+        nbytes = sum({each.st_ino: each.st_blocks * 512 for each in status.values()}.values())
+        nbytes += int(slots["allocated"][(slots["state"] == p.LIVE) & (slots["file"] == 0)].sum())
+        gone = slots[slots["state"] == p.GONE]
+        for file, allocated in zip(gone["file"].tolist(), gone["allocated"].tolist(), strict=True):
+            nbytes += 0 if file_name(file) in status else allocated
+        if nbytes < change.state["bytes"]:
+            change.state["bytes"] = nbytes
+            change.commit()
 
 
 def collect(catalog: Catalog) -> list[str]:
     """Remove expired and orphaned objects, and leftovers of killed processes; return the names of the objects."""
     catalog.mend()
-    _sweep(catalog)
+    catalog.waiters.clear_dead()
+    sweep(catalog)
     gone: list[str] = []
     for piece in snapshot(catalog, "expires", "owner"):
         over = _over(catalog, piece)
         gone += remove_all(catalog, piece["slot"][over].tolist(), piece["generation"][over].tolist(), collected=True)
+    recount(catalog)
     return sorted(gone)
