@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from cases import table as cases
 from handle_workers import Removes, hand_back, look, look_opened, made_and_removed, mapped, put_into, rows_of_first
-from processes import ended, forked, python
+from processes import ended, forked, killed_at_end, python
 
 import shmarrow as sa
 from shmarrow.interchange.handles.objects import INLINE_BYTES, ObjectRef
@@ -385,13 +385,14 @@ def test_a_forked_worker_pins_what_it_opens(tmp_path: Path) -> None:
             assert mine.to_numpy().sum() == sum(range(10_000))
 
         child = forked(work)
-        os.read(opened[0], 1)
-        del value
-        assert store.stats().pins == {child: 1}
-        with pytest.raises(sa.StoreFull):
-            store.evict(10**9)
-        os.write(dropped[1], b"x")
-        assert ended(child) == 0
+        with killed_at_end([child]):
+            os.read(opened[0], 1)
+            del value
+            assert store.stats().pins == {child: 1}
+            with pytest.raises(sa.StoreFull):
+                store.evict(10**9)
+            os.write(dropped[1], b"x")
+            assert ended(child) == 0
         assert store.evict(1) == ["a"]
 
 
