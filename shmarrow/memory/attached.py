@@ -25,6 +25,7 @@ except ImportError:  # the first import of shmarrow that is missing on Windows
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import Closed, ObjectNotFound, StorageError
+from shmarrow.memory.host import in_memory
 from shmarrow.memory.location import (
     Location,
     became_smaller,
@@ -154,13 +155,20 @@ def attach(where: Location) -> Segment:
     return Segment(*map_object(*resolve(where)))
 
 
-def map_object(name: str, path: str) -> tuple[str, str, Bytes, os.stat_result]:
-    """Map a published object; returns what a :class:`Segment` is made of. Errors are those of :func:`attach`."""
+def map_object(name: str, path: str, small: int = 0) -> tuple[str, str, Bytes, os.stat_result]:
+    """Map a published object; returns what a :class:`Segment` is made of. Errors are those of :func:`attach`.
+
+    It is read instead if it has at most ``small`` bytes, and if it is in memory and has holes: reading a hole of a
+    mapping takes memory, and where there is none, it kills the process.
+    """
     try:
         fd, status = open_object(name, path)
         try:
             path = path if path.startswith("/") or is_posix(path) else os.path.abspath(path)  # stable across chdir
-            data = map_file(fd, status.st_size, name if is_shm(name) else path, status)
+            if status.st_size <= small or has_holes(fd, status):
+                data = read_whole(fd, status.st_size, name)
+            else:
+                data = map_file(fd, status.st_size, name if is_shm(name) else path, status)
         finally:
             os.close(fd)
     except StorageError:
@@ -168,6 +176,12 @@ def map_object(name: str, path: str) -> tuple[str, str, Bytes, os.stat_result]:
     except OSError as error:
         raise refused(error, "attach to" if is_shm(name) else "open", name, path) from None
     return name, path, data, status
+
+
+def has_holes(fd: int, status: os.stat_result) -> bool:
+    """Whether a file in memory has holes, so that it is read instead of mapped."""
+    blocks = status.st_blocks  # None of an object that is no file
+    return blocks is not None and blocks * 512 < status.st_size and in_memory(fd)
 
 
 def read_object(where: Location) -> tuple[str, Bytes]:

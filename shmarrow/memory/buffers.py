@@ -18,7 +18,7 @@ from typing import Any
 
 from shmarrow.buffer import as_bytes
 from shmarrow.errors import InvalidType, StorageError, full_name, storage_error
-from shmarrow.memory.attached import read_whole
+from shmarrow.memory.attached import has_holes, read_whole
 from shmarrow.memory.mappings import map_file
 from shmarrow.memory.source import Source, name_of
 
@@ -54,7 +54,7 @@ def open_file_io(file: Any, memory_map: bool) -> Source | None:
         status = os.fstat(raw.fileno())
         if not stat.S_ISREG(status.st_mode):
             return None
-        if memory_map:
+        if memory_map := memory_map and not has_holes(raw.fileno(), status):
             path = os.path.abspath(raw.name) if isinstance(raw.name, str) else None
             data = map_file(raw.fileno(), status.st_size, path, status)
         else:

@@ -29,7 +29,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import StorageError
 from shmarrow.memory.attached import open_object
 from shmarrow.memory.location import Location, refused, resolve
-from shmarrow.memory.mappings import Mapping, map_file
+from shmarrow.memory.mappings import Mapping, living, map_file
 
 _SIGNAL = signal.SIGRTMAX - 4
 _F_SETOWN_EX, _F_OWNER_TID = 15, 0
@@ -69,8 +69,9 @@ class Leased(Mapping):
     def private(self, start: int = 0, stop: int | None = None) -> Bytes | None:
         return None  # a second mapping would have no lease: copy
 
-    def __del__(self, _: Any = None) -> None:
+    def __del__(self, _: Any = None, living: dict[int, None] = living) -> None:
         if self.size:
+            living.pop(self.address, None)
             _dropped.append((self.address, self.size))
             _sweep()
 

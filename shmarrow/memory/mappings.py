@@ -19,7 +19,6 @@ import ctypes
 import errno
 import mmap
 import os
-import weakref
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -47,6 +46,13 @@ _mmap.restype = ctypes.c_void_p
 _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _MAP_FAILED = ctypes.c_void_p(-1).value
+
+living: dict[int, None] = {}
+"""The addresses of all mappings: changes of a dictionary are atomic, in threads and in finalizers, too."""
+_FEW = 1 << 10
+_SHARE = 7 / 8
+"""The share of the mappings that the system allows which may be ours: the rest is for threads and libraries."""
+_MAX_MAP_COUNT = "/proc/sys/vm/max_map_count"
 
 SMALL = 1 << 16
 """Size below which a copy is cheaper than a mapping with its system calls and page faults."""
@@ -91,10 +97,13 @@ class Mapping:
 
     def __init__(self, fd: int, size: int, prot: int, flags: int, offset: int = 0) -> None:
         self.size = 0
+        if len(living) >= _FEW and len(living) >= _SHARE * _most_mappings():
+            _check_count()
         address = _mmap(None, size, prot, flags, fd, offset)
         if address == _MAP_FAILED:
             code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+            raise (_too_many() if code == errno.ENOMEM else None) or OSError(code, os.strerror(code))
+        living[address] = None
         self.address: int = address
         self.size = size
         self.location: str | None = None
@@ -104,9 +113,10 @@ class Mapping:
         read_only = not prot & mmap.PROT_WRITE
         self.__array_interface__ = {"data": (address, read_only), "shape": (size,), "typestr": "|u1", "version": 3}
 
-    def __del__(self, munmap: Any = _munmap) -> None:
+    def __del__(self, munmap: Any = _munmap, living: dict[int, None] = living) -> None:
         # Arrays are no containers to the garbage collector, so whatever it may find, none of them is left.
         if self.size:
+            living.pop(self.address, None)  # first, as another thread may get the address next
             munmap(self.address, self.size)
 
     def __len__(self) -> int:
@@ -160,8 +170,7 @@ class Mapping:
         except StorageError:
             raise
         except OSError as error:
-            hint = _too_many() if error.errno == errno.ENOMEM else None
-            raise refused(error, "map private pages of", name, name, hint) from None
+            raise refused(error, "map private pages of", name, name) from None
         return pages[start - first :]
 
     def descriptor(self, path: str | None = None) -> int | None:
@@ -345,11 +354,6 @@ def _bytes_at(array: NDArray, low: int, high: int) -> Bytes:
     return np.lib.stride_tricks.as_strided(first.reshape(1).view(U1), (high - low,), (1,))
 
 
-_alive: weakref.WeakSet[Mapping] = weakref.WeakSet()
-_SHARE = 7 / 8
-_MAX_MAP_COUNT = "/proc/sys/vm/max_map_count"
-
-
 @cache
 def _most_mappings() -> float:
     """The maximum number of mappings per process."""
@@ -359,30 +363,29 @@ def _most_mappings() -> float:
 
 
 def _check_count() -> None:
-    """Reject another private mapping if too few would be left."""
-    if len(_alive) >= _SHARE * _most_mappings():
-        _most_mappings.cache_clear()  # the limit may have been raised
-        if len(_alive) >= _SHARE * _most_mappings():
-            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    """Reject another mapping if too few would be left."""
+    _most_mappings.cache_clear()  # the limit may have been raised
+    if len(living) >= _SHARE * _most_mappings() and (error := _too_many()) is not None:
+        raise error
 
 
-def _too_many() -> str | None:
-    """The hint for too many mappings."""
+def _too_many() -> StorageError | None:
+    """The error for too many mappings; None if there are few."""
+    count = len(living)
     with suppress(OSError), open("/proc/self/maps", "rb") as maps:
-        count = sum(1 for _ in maps)
-        if count >= _SHARE * _most_mappings():
-            return (
-                f"the process has {count:,} of the {_most_mappings():,} mappings that the system allows "
-                "(vm.max_map_count), one for each writable tensor or array of 64 KiB or more; drop those that are no "
-                "longer needed, copy them, or raise the limit"
-            )
-    return ""
+        count = max(count, sum(1 for _ in maps))
+    if count < _SHARE * _most_mappings():
+        return None
+    return StorageError(
+        errno.ENOMEM,
+        f"the process has {count:,} of the {_most_mappings():,} mappings that the system allows (vm.max_map_count), "
+        "one for each open file or object, and for each writable tensor or array of 64 KiB or more",
+        hint="drop those that are no longer needed, copy them, read files with memory_map=False, or raise the limit",
+    )
 
 
 def _map_private(fd: int, offset: int, size: int, origin: Mapping) -> Bytes:
     """Map a part of a file privately and writable; the array keeps the shared mapping, and its pin, alive."""
-    _check_count()
     mapping = Mapping(fd, size, _READ_WRITE, mmap.MAP_PRIVATE | _MAP_NORESERVE, offset)
     mapping.pin = origin
-    _alive.add(mapping)
     return mapping.data

@@ -35,7 +35,9 @@ from shmarrow.memory.location import Location, is_location, resolve
 from shmarrow.memory.source import Source
 
 
-def open_source(source: Any, memory_map: bool = True, *, sequential: bool = False, survive: bool = False) -> Source:
+def open_source(
+    source: Any, memory_map: bool = True, *, sequential: bool = False, survive: bool = False, small: int = 0
+) -> Source:
     """Open a source as in the table above.
 
     Parameters
@@ -49,6 +51,8 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
         Whether to read sequentially, from a file object's current position.
     survive : bool
         Whether views keep their values if the file is truncated; see :mod:`shmarrow.memory.lease`.
+    small : int
+        The size in bytes up to which a path or a name is read instead of mapped.
 
     Raises
     ------
@@ -66,8 +70,8 @@ def open_source(source: Any, memory_map: bool = True, *, sequential: bool = Fals
             return Source(*read_object(source))
         if survive:
             return Source(*surviving(source), mapped=True, own=True)
-        name, _, data, _ = map_object(*resolve(source))
-        return Source(name, data, mapped=True, own=True)
+        name, _, data, status = map_object(*resolve(source), small)
+        return Source(name, data, mapped=data.base is not None, own=True, status=status)
     if survive:
         raise InvalidArgument(f"survive=True is for files, by their paths; found {full_name(source)}")
     if isinstance(source, Segment):

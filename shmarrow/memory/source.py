@@ -26,6 +26,8 @@ class Source:
         Whether ``data`` is a mapping of a file or of shared memory.
     mapping : Mapping or None
         That mapping.
+    status : os.stat_result or None
+        The status of the file when it was opened by its name; None for other sources.
     location : str or None
         The ``shm:`` name or absolute path to reopen it; None if unknown.
 
@@ -35,7 +37,7 @@ class Source:
     sequential source belongs to one reader, which serializes its calls.
     """
 
-    __slots__ = ("closed", "data", "location", "mapped", "mapping", "name", "size")
+    __slots__ = ("closed", "data", "location", "mapped", "mapping", "name", "size", "status")
 
     def __init__(
         self,
@@ -44,12 +46,14 @@ class Source:
         mapped: bool = False,
         size: int | None = None,
         own: bool = False,
+        status: os.stat_result | None = None,
     ) -> None:
         self.name = name
         self.data = data
         self.mapped = mapped
         mapping = data.base if mapped and data is not None else None
         self.mapping = mapping if isinstance(mapping, Mapping) else None
+        self.status = status if self.mapping is None else self.mapping.status
         self.location = self.mapping.location if own and self.mapping is not None else None
         self.size = size if data is None else len(data)
         self.closed = False
@@ -58,11 +62,6 @@ class Source:
     def identity(self) -> tuple[int, int, int, int] | None:
         """Identity of the mapped file, as :attr:`shmarrow.segment.Segment.identity`; None if not mapped."""
         return None if self.mapping is None else self.mapping.identity
-
-    @property
-    def status(self) -> os.stat_result | None:
-        """The status of the mapped file when it was opened; None if not mapped."""
-        return None if self.mapping is None else self.mapping.status
 
     @property
     def mode(self) -> int | None:

@@ -44,6 +44,7 @@ from shmarrow.habits import missing
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
+from shmarrow.memory.mappings import SMALL
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
 from shmarrow.scans.keys import key_values
 from shmarrow.scans.sources import Fragment, find, open_fragment, version_of
@@ -246,12 +247,13 @@ class Scan:
         """Return the number of rows, from metadata where no filter has to look at values."""
         needed = [i for i in columns_of(self._filters) if i not in self._keys]
         if not needed:
-            return sum([self._reader(number).num_rows for number in self._kept()])
+            return sum([reader.num_rows for reader in self._opened()])
         empty = Schema([])
         return sum([batch.num_rows for number in self._kept() for batch in self._batches(number, [], empty)])
 
     def to_table(self) -> Table:
         """Return all rows as a table; what needs no filter and no cast consists of views of the sources."""
+        self._opened()
         return Table(self.schema, list(self))
 
     read_all = to_table
@@ -325,7 +327,7 @@ class Scan:
         """All batches of a source that may have rows."""
         fragment = self._fragments[number]
         version = None if fragment.store is None else version_of(fragment, None)  # before the object is looked up
-        reader = self._reader(number) if fragment.store is None else open_fragment(fragment, self._limits)
+        reader = self._reader(number) if fragment.store is None else open_fragment(fragment, self._limits, SMALL)
         version = version_of(fragment, reader) if version is None else version
         keys = {i: values._take(np.array([number])) for i, values in self._keys.items()}
         scan = self._with(_fragments=(fragment,), _keys=keys, _readers={0: reader})
@@ -353,9 +355,13 @@ class Scan:
         """The reader of a source, which is opened once."""
         found = self._readers.get(number)
         if found is None:
-            opened = open_fragment(self._fragments[number], self._limits)
+            opened = open_fragment(self._fragments[number], self._limits, SMALL)
             found = self._readers.setdefault(number, opened)
         return found
+
+    def _opened(self) -> list[Any]:
+        """The readers of all sources that may have rows: opening them one after the other is faster than in between."""
+        return [self._reader(number) for number in self._kept()]
 
     def _batches(
         self, number: int, columns: Sequence[int], schema: Schema, batches: Iterable[int] | None = None

@@ -92,10 +92,10 @@ class Fragment(NamedTuple):
         path = os.path.expanduser(where) if where.startswith("~/") else where
         return self._replace(where=os.path.join(os.getcwd(), path.removeprefix("./")))
 
-    def map(self, attach: bool = True) -> Source:
-        """Map a file or an object, which is pinned and counted as used unless ``attach`` is False."""
+    def map(self, attach: bool = True, small: int = 0) -> Source:
+        """Map a file, or read one of up to ``small`` bytes; map an object, and pin it unless ``attach`` is False."""
         if self.store is None:
-            return open_source(self.where, survive=self.survive)
+            return open_source(self.where, survive=self.survive, small=small)
         source = open_source(self.store.attach(self.where) if attach else _looked_at(self.store, self.where))
         source.name = str(self)
         return source
@@ -383,8 +383,8 @@ def contents(source: Source, limits: Limits) -> tuple[str, Any]:
     return "stream", MappedStreamReader(source, limits)
 
 
-def open_fragment(fragment: Fragment, limits: Limits) -> Any:
-    """Open the reader of a file or stream, or return the reader or table itself.
+def open_fragment(fragment: Fragment, limits: Limits, small: int = 0) -> Any:
+    """Open the reader of a file or stream, or return the reader or table itself; see :meth:`Fragment.map`.
 
     Raises
     ------
@@ -397,7 +397,7 @@ def open_fragment(fragment: Fragment, limits: Limits) -> Any:
     """
     if not isinstance(fragment.where, str):
         return fragment.where
-    kind, reader = contents(fragment.map(), limits)
+    kind, reader = contents(fragment.map(small=small), limits)
     if kind not in ("file", "stream"):
         hint = None if fragment.store is None else f"`{fragment.store.name}/PATTERN` leaves out objects without rows"
         raise InvalidData(f"{fragment} is a {kind}, which has no rows", hint=hint)
