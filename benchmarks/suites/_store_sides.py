@@ -71,7 +71,7 @@ class Ours:
 
     def fill(self, names: list[str], value: Any) -> None:
         for start in range(0, len(names), 1000):
-            self.store.put_many(dict.fromkeys(names[start : start + 1000], value), overwrite=True)
+            [self.store.put(name, value, overwrite=True) for name in names[start : start + 1000]]
 
     def close(self) -> None:
         self.store.close()

@@ -156,7 +156,7 @@ def store_of(bench: Bench, count: int) -> Ours:
     if count >= 10_000:
         took = (time.perf_counter() - start) / count
         peers = {} if bench.options.only_ours else {"lmdb": _filled(bench, count)[1]}
-        bench.limit(f"put_many of {count:,} objects, for each", [took], None, peers=peers)
+        bench.limit(f"put of {count:,} objects, for each", [took], None, peers=peers)
     return side
 
 
@@ -253,7 +253,7 @@ def locks(bench: Bench) -> None:
     operations: dict[str, Callable[[], object]] = {
         "put": lambda: [store.put(f"put-{next(turn)}", SMALL) for _ in range(200)],
         "put, replacing": many(lambda name: store.put(name, SMALL, overwrite=True)),
-        "put_many": lambda: store.put_many(dict.fromkeys(thousand, SMALL), overwrite=True),
+        "put 1,000": lambda: [store.put(name, SMALL, overwrite=True) for name in thousand],
         "get": many(store.get),
         "rename": many(lambda name: (store.rename(name, "renamed"), store.rename("renamed", name))),
         "expire_after": many(lambda name: store.expire_after(name, 3600)),

@@ -185,7 +185,7 @@ def broadcast(value: Any, spark: SparkSession | None = None, store: Location | S
     name = f"broadcast-{os.urandom(8).hex()}"
     origin = InStore(lies, name)
     try:
-        opened._put_as_file(name, as_stored(value))
+        opened.put(name, as_stored(value), inline=False)
         pin = opened.pin(name)  # or the store could evict it
         made = HostBroadcast(name, opened.attach(name).size, (origin, *send(session, lies, [name])))
         made._pin = pin

@@ -37,7 +37,6 @@ from shmarrow.columns.batch import record_batch
 from shmarrow.columns.names import checked_schema
 from shmarrow.columns.table import Table, table
 from shmarrow.errors import GenerationChanged, InvalidData, InvalidType, ObjectNotFound, StoreFull, full_name, optional
-from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.memory import Location
 from shmarrow.spark._pyspark import arrow_schema, is_local, parallelism
@@ -306,9 +305,8 @@ def _publish(
     def write(opened: Store, name: str) -> tuple[int, int]:
         rows = count = 0
         options = IpcWriteOptions(emit_dictionary_deltas=True)
-        sink = opened._publication(name, opened._options(protect=True))
         try:
-            with RecordBatchFileWriter(sink, checked_schema(first.schema), options) as writer:
+            with opened.new_file(name, checked_schema(first.schema), options=options, protect=True) as writer:
                 for batch in rechunked(first, given, target_bytes):
                     check_wanted(store, frame)
                     writer.write_batch(record_batch(batch))
@@ -445,7 +443,7 @@ def share_table(
         for i in range(count):
             start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
             part = rows if count == 1 else rows.slice(start, stop - start)
-            each = opened._put_as_file(f"{name}/{i:05d}", part)
+            each = opened.put(f"{name}/{i:05d}", part, inline=False)
             frame.kept(end=opened.pin(each).close)
             size = opened.attach(each).size
             handles.append(PartitionHandle.of_object(found, each, stop - start, len(part.batches), size, i))

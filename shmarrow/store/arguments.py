@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,14 +47,6 @@ def as_prefix(prefix: object) -> str:
     if not isinstance(prefix, str):
         raise InvalidType(f"prefix must be a str, found {shown(prefix)}")
     return prefix if prefix.isascii() else as_utf8(prefix, "prefix").decode()
-
-
-def as_pairs(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
-    """Iterate over names and objects from a mapping or from pairs."""
-    for pair in items.items() if isinstance(items, Mapping) else iterated(items, "a mapping, or (name, object) pairs"):
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InvalidType(f"expected (name, object) pairs, found {shown(pair)}")
-        yield pair[0], pair[1]
 
 
 def as_owned(owned: Any) -> bool | int:

@@ -23,14 +23,13 @@ from weakref import WeakSet, finalize, ref
 
 import numpy as np
 
-from shmarrow.errors import Closed, InvalidArgument, InvalidData, StorageError, storage_error
+from shmarrow.errors import Closed, InvalidData, StorageError, storage_error
 from shmarrow.memory import Location
 from shmarrow.memory.host import in_memory
 from shmarrow.memory.locks import LOCKED, ORDERED, Exclusive, holder, identity, try_lock
 from shmarrow.memory.mappings import Mapping
 from shmarrow.store import index
 from shmarrow.store import protocol as p
-from shmarrow.store.change import BOOT, Change
 from shmarrow.store.control import (
     BUCKETS,
     JOURNAL,
@@ -57,11 +56,11 @@ from shmarrow.store.settings import (
     Wanted,
     check_settings,
     destroyed,
-    merged,
     pack_header,
     read_settings,
     this_boot,
 )
+from shmarrow.store.transaction import BOOT, Transaction
 from shmarrow.store.waiters import Waiters
 
 _STUCK_SECONDS = 0.5
@@ -156,7 +155,7 @@ class Catalog:
         header = os.pread(self.control_fd, p.JOURNALS[0], 0)
         if len(header) < p.JOURNALS[0]:
             raise InvalidData(f"the control file of {where!r} has {len(header)} bytes, expected at least {p.SLOTS}")
-        self.settings, self.configured, self.store_id, self.modulus = read_settings(header, where)
+        self.settings, self.store_id, self.modulus = read_settings(header, where)
         self.settings_read = header[SETTINGS]
         self.evicts = self.settings.eviction == "lru"
 
@@ -353,8 +352,8 @@ class Catalog:
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def change(self) -> Change:
-        """Return a change of the store, for a ``with`` statement; see :mod:`shmarrow.store.change`.
+    def change(self) -> Transaction:
+        """Return a change of the store, for a ``with`` statement; see :mod:`shmarrow.store.transaction`.
 
         Raises
         ------
@@ -362,7 +361,7 @@ class Catalog:
             If this process may only read the store, if the store was destroyed, or if another process keeps the lock;
             and if this thread is in a change: a signal handler or a finalizer may have interrupted it.
         """
-        return Change(self)
+        return Transaction(self)
 
     def check_writable(self) -> None:
         """Raise StorageError if this process has read-only access."""
@@ -417,7 +416,7 @@ class Catalog:
 
     # --- owners ---------------------------------------------------------------------------------------------------
 
-    def own_number(self, change: Change) -> int:
+    def own_number(self, change: Transaction) -> int:
         """Return the owner number of this process, constant until it ends; a new one counts once this is committed."""
         if self.owner or change.owner:
             return self.owner or change.owner
@@ -450,26 +449,11 @@ class Catalog:
         """Read the settings again, and check the settings ``want`` of a caller against them."""
         self.read_settings()
         if want is not None:
-            try:
-                check_settings(self.settings, want, self.directory.name)
-            except InvalidArgument:
-                if not self._adopt(want):
-                    raise
+            check_settings(self.settings, want, self.directory.name)
 
-    def _adopt(self, want: Wanted) -> bool:
-        """Give the settings of a caller to an empty store that nobody has configured; False if it is none."""
-        if self.configured or not self.writable or want.mode not in (None, self.settings.mode):
-            return False
-        with self.change() as change:
-            self.read_settings()
-            if self.configured or self.state().generation:
-                return False
-            self.configure(change, merged(self.settings, want))
-        return True
-
-    def configure(self, change: Change, settings: Settings) -> None:
+    def configure(self, change: Transaction, settings: Settings) -> None:
         """Commit new settings."""
-        header = pack_header(settings, True, self.store_id, self.modulus)
+        header = pack_header(settings, self.store_id, self.modulus)
         change.write_header(SETTINGS.start, header[SETTINGS])
         change.commit()
         self.read_settings()

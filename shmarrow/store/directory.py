@@ -396,9 +396,7 @@ def _create(directory: Directory, want: Wanted) -> None:
         return
     eviction = want.eviction or default_eviction(want.capacity)
     settings = Settings(want.capacity, mode, eviction, bool(want.durable))
-    with _new_file(
-        directory, mode, pack_header(settings, any(value is not None for value in want)), _CONTROL_SIZE
-    ) as control:
+    with _new_file(directory, mode, pack_header(settings), _CONTROL_SIZE) as control:
         # All blocks are allocated before anything is linked, so a full file system leaves nothing behind.
         _new_locks(directory, mode)
         created = control(CONTROL)

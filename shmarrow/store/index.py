@@ -131,7 +131,7 @@ def used_at(slot: int) -> int:
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
+class EventEntry(NamedTuple):
     """One event: its kind, and the name and generation of its object."""
 
     kind: int
@@ -144,7 +144,7 @@ def last_event(memory: Memory) -> int:
     return int(memory.words[EVENTS])
 
 
-def events_since(memory: Memory, last: int) -> tuple[int, list[Told] | None]:
+def events_since(memory: Memory, last: int) -> tuple[int, list[EventEntry] | None]:
     """Return the number of the last event, and the events after number ``last``; None if some were overwritten."""
     latest = last_event(memory)
     if latest - last > p.EVENT_COUNT:
@@ -157,5 +157,5 @@ def events_since(memory: Memory, last: int) -> tuple[int, list[Told] | None]:
         if not read == number == memory.words[at >> 3]:
             return latest, None
         start = p.EVENT_STRUCT.size
-        events.append(Told(kind, raw[start : start + min(length, p.NAME_MAX)], generation))
+        events.append(EventEntry(kind, raw[start : start + min(length, p.NAME_MAX)], generation))
     return latest, events

@@ -4,7 +4,7 @@ A store is one directory: ``control``, a file that every process maps; ``pins`` 
 are locked; and one Arrow file for each object that is not small. There is no server. What makes it safe:
 
 **One writer.** Whoever changes the store has locked byte 0 of ``commit``, which the kernel takes from a dead process.
-In Python, that is ``with catalog.change() as change:`` (``change``).
+In Python, that is ``with catalog.change() as change:`` (``transaction``).
 
 **A journal.** A change is a list of pieces, offsets and bytes of ``control``. They are written to one of two
 journals, with a number and a checksum, before any of them is written to its place. A commit has happened once its
@@ -99,7 +99,7 @@ def dtype_of(fields: Fields, size: int) -> np.dtype[Any]:
 
 
 class Identity(NamedTuple):
-    """The header up to ``configured``: what the store is, and its settings."""
+    """The header up to ``durable``: what the store is, and its settings."""
 
     magic: Annotated[bytes, "8s"]
     version: U32
@@ -112,7 +112,6 @@ class Identity(NamedTuple):
     eviction: U32
     mode: U32
     durable: U32
-    configured: U32
 
 
 class Progress(NamedTuple):

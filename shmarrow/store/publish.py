@@ -18,10 +18,10 @@ from shmarrow.memory.host import allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import THIS_PROCESS, PutOptions
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.change import Change
 from shmarrow.store.index import slots_for
 from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.room import free_bytes, free_slot, full, make_room, round_up, shortfall
+from shmarrow.store.transaction import Transaction
 
 LARGE = 1 << 20
 """Size in bytes up to which room is only looked for when an object is added."""
@@ -52,7 +52,7 @@ def replaced(catalog: Catalog, name: bytes, options: PutOptions) -> Entry | None
     return old
 
 
-def _owner_of(change: Change, name: bytes, options: PutOptions) -> int:
+def _owner_of(change: Transaction, name: bytes, options: PutOptions) -> int:
     """Return the owner number of an object that is published; 0 for none."""
     catalog = change.catalog
     owner = catalog.own_number(change) if options.owner == THIS_PROCESS else options.owner

@@ -25,10 +25,10 @@ from shmarrow.memory.host import memory_left
 from shmarrow.memory.locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog
-from shmarrow.store.change import Change, bytes_freed, sole_links
 from shmarrow.store.directory import Directory
 from shmarrow.store.protocol import Entry, file_name
 from shmarrow.store.snapshot import snapshot
+from shmarrow.store.transaction import Transaction, bytes_freed, sole_links
 
 BATCH = 64
 """Objects removed per hold of the commit lock, at about 30 µs each."""
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
 # --- fitting ------------------------------------------------------------------------------------------------------
 
 
-def shortfall(change: Change, nbytes: int, name: bytes, replaced: Entry | None) -> int:
+def shortfall(change: Transaction, nbytes: int, name: bytes, replaced: Entry | None) -> int:
     """Return 0 if an object fits in place of one that it replaces, evicting known candidates for it.
 
     Otherwise return for how many bytes :func:`make_room` is to make room, without the lock.
@@ -165,7 +165,7 @@ def evict(
     return gone
 
 
-def _evict_known(change: Change, short: int, name: bytes) -> list[Entry]:
+def _evict_known(change: Transaction, short: int, name: bytes) -> list[Entry]:
     """Evict what the last snapshot left as the least recently used, if few of these are enough; return them."""
     catalog = change.catalog
     chosen, freed = _choose(catalog, catalog.victims, short, name) if catalog.evicts else ([], 0)
@@ -256,7 +256,7 @@ def _still(catalog: Catalog, candidate: Candidate) -> Entry | None:
     return entry if not entry.flags & p.PROTECTED and catalog.used(entry.slot) == candidate.used else None
 
 
-def _remove(change: Change, entries: list[Entry], evicted: bool = True) -> None:
+def _remove(change: Transaction, entries: list[Entry], evicted: bool = True) -> None:
     for entry in entries:
         change.remove(entry, evicted=evicted)
         change.commit()

@@ -130,15 +130,13 @@ def destroyed(name: str) -> StorageError:
 # --- the header -------------------------------------------------------------------------------------------------
 
 
-def pack_header(
-    settings: Settings, configured: bool, store_id: bytes | None = None, modulus: int | None = None
-) -> bytes:
-    """Return the header of a new control file; ``configured``: whether anybody has chosen its settings."""
+def pack_header(settings: Settings, store_id: bytes | None = None, modulus: int | None = None) -> bytes:
+    """Return the header of a new control file."""
     header = bytearray(p.JOURNALS[0])
     p.IDENTITY.struct.pack_into(
         header, 0, p.MAGIC, p.VERSION, p.SLOT_SIZE, p.SLOTS, store_id or os.urandom(16), this_boot(),
         modulus or _prime(), settings.capacity or 0, EVICTIONS.index(settings.eviction), settings.mode,
-        settings.durable, configured,
+        settings.durable,
     )  # fmt: skip
     return bytes(header)
 
@@ -151,15 +149,15 @@ def _prime() -> int:
             return number
 
 
-def read_settings(header: bytes, where: str) -> tuple[Settings, bool, bytes, int]:
-    """Return the settings, whether anybody has chosen them, the store id and the modulus of the hash from a header.
+def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
+    """Return the settings, the store id and the modulus of the hash from a header.
 
     Raises
     ------
     InvalidData
         If it is not the header of a store, of another version, or damaged.
     """
-    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable, configured = (
+    magic, version, slot_size, offset, store_id, _, modulus, capacity, eviction, mode, durable = (
         p.IDENTITY.struct.unpack_from(header)
     )
     if int.from_bytes(magic, "little") == p.DESTROYED:
@@ -177,16 +175,9 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bool, bytes, int
         raise InvalidData(f"the control file of {where!r}{wrong}", hint=RESCUE.format(where))
     return (
         Settings(capacity or None, mode & 0o777, EVICTIONS[eviction], bool(durable)),
-        bool(configured),
         store_id,
         modulus,
     )
-
-
-def merged(settings: Settings, want: Wanted) -> Settings:
-    """Return settings with those that a caller gave."""
-    together = settings._replace(**{field: value for field, value in want._asdict().items() if value is not None})
-    return together if want.eviction is not None else together._replace(eviction=default_eviction(together.capacity))
 
 
 def check_settings(settings: Settings, want: Wanted, where: str) -> None:

@@ -40,7 +40,6 @@ from shmarrow.store.arguments import (
     as_names,
     as_new_name,
     as_owned,
-    as_pairs,
     as_prefix,
     as_put_options,
     as_timeout,
@@ -180,6 +179,7 @@ class Store:
         protect: bool = False,
         if_generation: int | None = None,
         reuse: bool = False,
+        inline: bool = True,
     ) -> str:
         """Put an object into the store; it becomes visible only when complete.
 
@@ -209,6 +209,10 @@ class Store:
             that are exactly, sliced, renamed or reordered, at every level of nesting. The memory of such an object is
             kept, whatever becomes of it, as long as this one needs it, even if this one is only a slice of it.
 
+        inline : bool
+            Whether a small object may be in the control file, which readers copy. False gives it a file of its own, so
+            that all who get it share its memory.
+
         Returns
         -------
         str
@@ -235,7 +239,8 @@ class Store:
         how = as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
         if as_bool(reuse, "reuse", False):
             return self._put_sharing(catalog, name, obj, how, options)
-        return self._put(catalog, name, encode(obj, options), how)
+        most = p.INLINE_MAX if as_bool(inline, "inline", True) else -1
+        return self._put(catalog, name, encode(obj, options), how, inline=most)
 
     @overload
     def get(self, name: str, *, kind: None = None, timeout: float | None = 0, trust: bool = False) -> Stored: ...
@@ -584,30 +589,6 @@ class Store:
 
     # --- more ways to put -------------------------------------------------------------------------------------------
 
-    def put_many(
-        self,
-        items: Mapping[str, Any] | Iterable[tuple[str, Any]],
-        overwrite: bool = False,
-        *,
-        expire_after: float | None = None,
-        options: IpcWriteOptions | None = None,
-        protect: bool = False,
-    ) -> list[str]:
-        """Put several objects, one by one, and return their names. After an error, objects already put remain.
-
-        Parameters
-        ----------
-        items : mapping, or iterable of pairs
-            Names and objects.
-        overwrite, expire_after, options, protect
-            As for :meth:`put`.
-        """
-        self._check_open()
-        return [
-            self.put(name, obj, overwrite, expire_after=expire_after, options=options, protect=protect)
-            for name, obj in as_pairs(items)
-        ]
-
     def put_file(
         self,
         name: str | None,
@@ -692,8 +673,18 @@ class Store:
         overwrite: bool = False,
         expire_after: float | None = None,
         options: IpcWriteOptions | None = None,
+        protect: bool = False,
     ) -> RecordBatchFileWriter:
         """Return a writer of record batches, which are published as one table when it is closed.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        schema : Schema
+            The schema of all batches.
+        overwrite, expire_after, options, protect
+            As for :meth:`put`.
 
         Raises
         ------
@@ -702,14 +693,8 @@ class Store:
         """
         from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-        publication = self._publication(name, self._options(overwrite, expire_after))
+        publication = self._publication(name, self._options(overwrite, expire_after, protect))
         return RecordBatchFileWriter(publication, schema, options)
-
-    def _put_as_file(self, name: str, obj: Any) -> str:
-        """Put an object with a file of its own, however small it is: the processes that get it share its memory."""
-        from shmarrow.objects.encode import encode
-
-        return self._put(self._catalog, name, encode(obj), self._options(), inline=-1)
 
     def _put_sharing(
         self, catalog: Catalog, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None
@@ -717,7 +702,7 @@ class Store:
         """Put an object that shares buffers with others of this store."""
         from shmarrow.objects.encode import own
         from shmarrow.reuse import Sources
-        from shmarrow.store.change import NotShared
+        from shmarrow.store.transaction import NotShared
 
         obj = own(obj)
         with Sources(catalog.mapped, p.PARTS_MAX) as sources:
@@ -771,22 +756,6 @@ class Store:
         return as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
 
     # --- more ways to get -------------------------------------------------------------------------------------------
-
-    def get_many(self, names: Iterable[str], *, timeout: float | None = 0) -> dict[str, Stored]:
-        """Return several objects by name, like :meth:`get`; the timeout applies to all together.
-
-        Raises
-        ------
-        ObjectNotFound
-            If any are missing when the timeout expires; names them all.
-        """
-        self._check_open()
-        checked, seconds = as_names(names), as_timeout(timeout)
-        end = None if seconds is None else time.monotonic() + seconds
-        try:
-            return {name: self.get(name, timeout=None if end is None else _left(end)) for name in checked}
-        except ObjectNotFound:
-            raise self._missing([name for name in checked if name not in self] or checked, seconds) from None
 
     def attach(self, name: str, *, timeout: float | None = 0) -> Segment:
         """Map the bytes of an object. Parameters and errors as :meth:`get`."""

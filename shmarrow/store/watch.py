@@ -21,7 +21,7 @@ from shmarrow.store.arguments import as_timeout
 from shmarrow.store.catalog import Catalog
 from shmarrow.store.index import events_since, last_event
 from shmarrow.store.snapshot import snapshot
-from shmarrow.store.waiters import CHECK, Waiting
+from shmarrow.store.waiters import Waiting
 
 
 class Event(NamedTuple):
@@ -49,9 +49,9 @@ _KINDS = {p.PUBLISHED: "published", p.DELETED: "deleted"}
 class Watch:
     """A blocking iterator over the changes to a store; returned by :meth:`Store.watch`.
 
-    ``async for`` works, too: it waits in a thread of the event loop's default executor. A watch keeps working when the
-    Store is closed. Thread safety: threads may share it; each event is delivered to one of them. A forked child
-    continues independently from the position of its parent.
+    A watch keeps working when the Store is closed. In a coroutine, ``asyncio.to_thread(watch.get, 1)`` waits.
+    Thread safety: threads may share it; each event is delivered to one of them. A forked child continues independently
+    from the position of its parent.
 
     Attributes
     ----------
@@ -176,27 +176,6 @@ class Watch:
         event = self.get()
         assert event is not None
         return event
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        while (event := self._next()) is None:
-            await loop.run_in_executor(None, self._pause)
-        return event
-
-    def _pause(self) -> None:
-        """Wait until there are events, for a while only: this goes on in its thread if the iteration is cancelled."""
-        with Waiting(self._catalog, CHECK) as waiting:
-            while not self._ready() and waiting.wait(self._coded):
-                pass
-
-    def _ready(self) -> bool:
-        with self._lock():
-            return self._look()
 
     def __enter__(self) -> Self:
         return self

@@ -100,7 +100,7 @@ def test_processes_killed_at_any_point(spark: Any, home: str, other: None, tmp_p
         places = [line.split()[1] for line in (tmp_path / "killed").read_text().splitlines()]
         files = {place.split(":")[0] for place in places}
         assert {"sharing.py", "publish.py"} <= files
-        assert files & {"change.py", "control.py", "index.py"}
+        assert files & {"transaction.py", "control.py", "index.py"}
         assert len(places) > 15
         assert frame.read_all()["id"].to_pylist() == list(range(rows))
         assert names_but(home, frame) == others

@@ -19,6 +19,7 @@ import lab
 import numpy as np
 import pytest
 from cases.store_files import check_store as check
+from put_all import put_all
 from waiting import wait_until, wait_until_asleep
 
 import shmarrow as sa
@@ -110,7 +111,6 @@ def test_the_end_of_a_store(where: str, end: Callable[[sa.Store], object], error
         lambda: store.get("new", timeout=None),
         lambda: store.take("new", timeout=60),
         lambda: store.wait(["new"]),
-        lambda: store.get_many(["new"], timeout=None),
         *([watch.get] if error is sa.StorageError else []),  # one of a closed store goes on
     )
     threads = [threading.Thread(target=refused, args=(use,)) for use in waits]
@@ -213,7 +213,7 @@ def test_a_process_that_is_stopped_in_a_commit(where: str, monkeypatch: pytest.M
     say("done")
     """
     with sa.Store(where) as store:
-        store.put_many({"a": 1, "b": 2})
+        put_all(store, {"a": 1, "b": 2})
         with lab.child(code, where=where, sequence=protocol.HEADER["sequence"][0]) as child:
             assert child.hear() == "stopped"
             assert [store.get(name) for name in ("a", "b")] == [1, 2]
@@ -236,7 +236,7 @@ def test_a_lock_that_an_interrupt_left_is_taken_back(where: str) -> None:
     """An exception as the commit lock is about to be released: by another thread, and by this one."""
 
     def interrupted(frame: Any, event: str, _: Any) -> None:
-        if frame.f_code.co_qualname == "Change._release":
+        if frame.f_code.co_qualname == "Transaction._release":
             sys.settrace(None)
             raise KeyboardInterrupt
 

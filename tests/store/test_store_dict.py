@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from put_all import put_all
 
 import shmarrow as sa
 
@@ -25,7 +26,7 @@ def test_what_is_missing_has_a_default(where: str) -> None:
 
 def test_names_and_objects(where: str) -> None:
     with sa.Store(where) as store:
-        store.put_many({"b": 2, "a": 1, "c/d": "text"})
+        put_all(store, {"b": 2, "a": 1, "c/d": "text"})
         assert store.keys() == store.names() == ["a", "b", "c/d"]
         assert dict(store) == dict(store.items()) == {"a": 1, "b": 2, "c/d": "text"}
         assert list(store.items("c")) == [("c/d", "text")]
@@ -85,7 +86,7 @@ def test_handles_of_small_and_large_objects(where: str, size: int) -> None:
         "tensor": sa.Tensor.from_numpy(numbers),
     }
     with sa.Store(where) as store:
-        store.put_many(values | {"bundle": {"w": numbers}})
+        put_all(store, values | {"bundle": {"w": numbers}})
         for name, value in values.items():
             assert pickle.loads(pickle.dumps(sa.handle(store.get(name)))).open() == value
         bundle = pickle.loads(pickle.dumps(sa.handle(store.get("bundle")))).open()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from environment import PREFIX
 from interrupts import killed
+from put_all import put_all
 
 import shmarrow as sa
 from shmarrow.store import protocol as p
@@ -115,7 +116,7 @@ def test_a_rebuild_that_is_killed(tmp_path: Path) -> None:
     number = 1
     while True:
         with sa.Store(where, durable=True) as store:
-            store.put_many((f"name/{number}", np.full(10, number)) for number in range(40))
+            put_all(store, {f"name/{number}": np.full(10, number) for number in range(40)})
             for gone in range(0, 40, 4):
                 store.delete(f"name/{gone}")
         with (where / p.CONTROL).open("r+b") as file:
@@ -126,7 +127,7 @@ def test_a_rebuild_that_is_killed(tmp_path: Path) -> None:
         with sa.Store(where) as store:
             assert store.names() == sorted(f"name/{number}" for number in kept)
             assert all((store.get(f"name/{number}") == number).all() for number in kept)
-            store.put_many((f"more/{number}", number) for number in range(50))
+            put_all(store, {f"more/{number}": number for number in range(50)})
             assert (len(store), store.get("more/49")) == (80, 49)
             store.destroy()
         if not more:

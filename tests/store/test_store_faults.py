@@ -21,6 +21,7 @@ import pytest
 import soak
 from environment import mounted
 from processes import ended, forked
+from put_all import put_all
 from store_check import batch, intact, leftovers
 
 import shmarrow as sa
@@ -258,7 +259,7 @@ def _in_another_process(where: str) -> None:
 
 def test_a_process_that_multiprocessing_starts(where: str) -> None:
     with sa.Store(where) as store:
-        store.put_many({f"a{i}": batch(i, 1000) for i in range(3)})
+        put_all(store, {f"a{i}": batch(i, 1000) for i in range(3)})
         process = multiprocessing.get_context("spawn").Process(target=_in_another_process, args=(where,))
         process.start()
         assert intact(store.get("late", timeout=60))

@@ -13,6 +13,7 @@ import lab
 import numpy as np
 import pytest
 from cases.store_files import check_store
+from put_all import get_all, put_all
 
 import shmarrow as sa
 from shmarrow import cli
@@ -35,7 +36,7 @@ def test_what_is_wrong_with_a_control_file_is_said(tmp_path: Path) -> None:
     where = tmp_path / "store"
     with sa.Store(where) as store:
         store.put("a", values := bytes(5000))
-        store.put_many({f"b{number}": number for number in range(20)})
+        put_all(store, {f"b{number}": number for number in range(20)})
         path = Path(store.info("a").path or "")
     control = where / "control"
     good = control.read_bytes()
@@ -89,7 +90,7 @@ def test_the_objects_of_a_damaged_catalog_are_rescued(tmp_path: Path, seed: int)
     where = tmp_path / "store"
     with sa.Store(where) as store:
         values = {f"small {number}": number for number in range(5)} | {"large": "x" * 10_000}
-        store.put_many(values | {"gone": "z" * 20_000, "rows": sa.record_batch({"x": np.arange(2000)})})
+        put_all(store, values | {"gone": "z" * 20_000, "rows": sa.record_batch({"x": np.arange(2000)})})
         rows = store.get("rows", kind=sa.RecordBatch)
         store.put("shared", rows.slice(5), reuse=True)
         store.delete("gone")
@@ -110,7 +111,7 @@ def test_what_can_be_told_is_told_of_a_damaged_catalog(tmp_path: Path) -> None:
     """What is in use is listed as free: nothing is overwritten."""
     with sa.Store(tmp_path / "store") as store:
         values = {name: name * 5000 for name in "abc"}
-        store.put_many(values)
+        put_all(store, values)
         with (tmp_path / "store" / p.CONTROL).open("r+b") as control:
             for field, value in {"removing": int(Path(store.info("b").path or "").name, 16), "free": 2}.items():
                 control.seek(p.HEADER[field][0])
@@ -118,7 +119,7 @@ def test_what_can_be_told_is_told_of_a_damaged_catalog(tmp_path: Path) -> None:
         with pytest.raises(sa.InvalidData, match="slot 1 is in use, and listed as free") as error:
             store.put("d", "d")
         assert error.value.hint == f"`shmarrow rescue {store.name} NEW` copies its objects to a new store"
-        assert store.get_many(list(values)) == values
+        assert get_all(store, list(values)) == values
 
 
 def damages() -> dict[str, Callable[[Path], object]]:
@@ -151,7 +152,7 @@ def test_a_store_that_cannot_be_opened_is_rescued(tmp_path: Path) -> None:
     files: dict[str, dict[str, str]] = {}
     for how, damaged in damages().items():
         with sa.Store(tmp_path / how) as store:
-            store.put_many({"large": "x" * 10_000, "small": 7, "rows": rows})
+            put_all(store, {"large": "x" * 10_000, "small": 7, "rows": rows})
             store.put("shared", store.get("rows", kind=sa.RecordBatch).slice(5), reuse=True)
             files[how] = {name: Path(store.info(name).path or "").name for name in ("large", "rows", "shared")}
         damaged(tmp_path / how / p.CONTROL)

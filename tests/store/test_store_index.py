@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cases.store_files import check_store
+from put_all import get_all
 
 import shmarrow as sa
 
@@ -25,7 +26,7 @@ def test_the_index_is_a_dictionary(tmp_path: Path, seed: int) -> None:
                 model[name] = f"{turn}" * chance.randrange(1, 600)
                 store.put(name, model[name])
             assert (store.get(other) if other in store else None) == model.get(other)
-        assert store.get_many(list(model)) == model
+        assert get_all(store, list(model)) == model
         assert set(check_store(tmp_path / "store")) == set(model) == set(store.names())
 
 

@@ -27,7 +27,7 @@ from shmarrow.store import protocol as p
 
 HAPPENED = "store/control.py", "# the commit has happened, and is applied from here"
 HALF = "store/control.py", "# the commit is applied"
-LINKED = "store/change.py", "link_unnamed(fd, file_name(number), directory.fd)"
+LINKED = "store/transaction.py", "link_unnamed(fd, file_name(number), directory.fd)"
 LARGE = np.arange(2000)
 
 

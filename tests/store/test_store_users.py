@@ -364,7 +364,7 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
     code = """
     store = sa.Store(where, trust=True)
     assert store.names() == ["a", "big"] == sorted(store) and len(store) == 2 and "old" not in store
-    assert store.get("a")[9] == 9 and store.get_many(["a", "big"])["big"].shape == (1 << 19,)
+    assert store.get("a")[9] == 9 and store.get("big").shape == (1 << 19,)
     assert told(store.get, "old") == told(store.get, "none") == told(store.info, "old") == "ObjectNotFound"
     assert told(store.get, "none", timeout=0.01) == "ObjectNotFound" and store.info("a").nbytes > 80
     assert store.info("a").owner is None and not store.info("a").orphaned  # it cannot tell
@@ -374,7 +374,7 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
         assert watch.names == ["a", "big"] and watch.get(0) is None
     schema = sa.schema([("x", sa.int64())])
     for call in (
-        lambda: store.put("new", 1), lambda: store.put("new", np.zeros(1 << 19)), lambda: store.put_many({"new": 1}),
+        lambda: store.put("new", 1), lambda: store.put("new", np.zeros(1 << 19)),
         lambda: store.put_file("new", store.info("big").path), lambda: store.new_draft("new", schema, 1),
         lambda: store.new_file("new", schema), lambda: store.get_or_put("new", lambda: 1), lambda: store.take("a"),
         lambda: store.delete("a"), lambda: store.delete(prefix="a"), lambda: store.rename("a", "b"), store.clear,

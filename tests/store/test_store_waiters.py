@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from interrupts import interrupted, killed
 from processes import ended, forked, killed_at_end
+from put_all import put_all
 from store_check import place
 from waiting import wait_until
 
@@ -124,20 +125,6 @@ def test_what_is_missed_is_what_is_more_than_256_events_ago(where: str) -> None:
             assert ended(child) == 0
 
 
-def test_several_objects_are_had_although_one_comes_and_goes(where: str) -> None:
-    with sa.Store(where) as store:
-        found: list[dict[str, Any]] = []
-        thread = threading.Thread(target=lambda: found.append(store.get_many(["a", "b"], timeout=60)))
-        thread.start()
-        until_waiting(where, 1)
-        store.put("b", 1)
-        store.delete("b")
-        store.put("a", 2)
-        store.put("b", 3)
-        thread.join(60)
-        assert found == [{"a": 2, "b": 3}]
-
-
 # --- who is woken -----------------------------------------------------------------------------------------------
 
 
@@ -213,7 +200,7 @@ def test_more_waiters_than_records(where: str) -> None:
         for thread in threads:
             thread.start()
         until_waiting(where, p.WAITER_COUNT)
-        store.put_many(dict.fromkeys(names, ONE))
+        put_all(store, dict.fromkeys(names, ONE))
         for thread in threads:
             thread.join(60)
         assert not any(thread.is_alive() for thread in threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 import threading
@@ -176,65 +175,6 @@ def test_a_forked_child_takes_nothing_from_its_parent(where: str) -> None:
         assert told(watch) == [("published", "first"), *[("published", f"a{i}") for i in range(200)]]
 
 
-def test_async_for(where: str) -> None:
-    with sa.Store(where) as store, store.watch("x/") as watch:
-
-        async def collect() -> list[str]:
-            found = []
-            async for event in watch:
-                found.append(event.name)
-                if len(found) == 3:
-                    return found
-            raise AssertionError("a watch does not end")
-
-        def put() -> None:
-            with sa.Store(where) as mine:
-                for name in ("x/2", "y/3", "x/4", "x/5"):
-                    mine.put(name, ONE)
-
-        child = forked(put)
-        assert asyncio.run(asyncio.wait_for(collect(), 20)) == ["x/2", "x/4", "x/5"]
-        assert ended(child) == 0
-        assert (watch.names, store.watch("x/").names) == ([], ["x/2", "x/4", "x/5"])
-
-
-def test_a_cancelled_iteration_takes_no_event(where: str) -> None:
-    """Its thread ends soon, and what is published meanwhile goes to the next one."""
-    before = threading.enumerate()
-    with sa.Store(where) as store, store.watch() as watch:
-
-        async def cancel() -> str:
-            for number in range(5):
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(anext(watch), 0.01)
-                store.put(f"{number}", ONE)
-                assert (await asyncio.wait_for(anext(watch), 20)).name == f"{number}"
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(watch), 0.01)
-            store.put("last", ONE)
-            return "done"
-
-        assert asyncio.run(cancel()) == "done"  # it waits for the threads
-        assert watch.get(20)[:2] == ("published", "last")  # type: ignore[index]
-        assert [thread for thread in threading.enumerate() if thread not in before] == []
-
-
-def test_an_iteration_ends_when_the_watch_does(where: str) -> None:
-    with sa.Store(where) as store:
-        watch = store.watch()
-
-        async def close() -> None:
-            before = {*threading.enumerate()}
-            waiting = asyncio.ensure_future(anext(watch))
-            while {*threading.enumerate()} <= before:  # until its thread waits
-                await asyncio.wait([waiting], timeout=0.002)
-            watch.close()
-            with pytest.raises(sa.Closed, match="make a new one"):
-                await asyncio.wait_for(waiting, 20)
-
-        asyncio.run(close())
-
-
 def test_a_handler_closes_the_watch_in_the_middle_of_a_look(where: str) -> None:
     """At any instruction of its own thread: the look ends with its event, or says that the watch is closed."""
     ends = set[str]()
@@ -288,15 +228,7 @@ def test_threads_share_a_watch(where: str) -> None:
             except sa.ShmarrowError as error:
                 errors.append(type(error).__name__)
 
-        async def aread() -> None:
-            try:
-                async for event in watch:
-                    found.append(event)
-            except sa.Closed:
-                errors.append("Closed")
-
-        threads = [threading.Thread(target=read) for _ in range(4)]
-        threads.append(threading.Thread(target=lambda: asyncio.run(aread())))
+        threads = [threading.Thread(target=read) for _ in range(5)]
         for thread in threads:
             thread.start()
         for number in range(200):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from put_all import get_all, put_all
 
 import shmarrow as sa
 from shmarrow.store import catalog, room, settings
@@ -286,11 +287,11 @@ def _uses(store: sa.Store, chance: random.Random) -> list[Callable[[], Any]]:
         store.collect, store.__repr__,
         *(functools.partial(store.get, each) for each in known),
         *(functools.partial(store.info, each) for each in known),
-        lambda: store.get_many(known), lambda: name in store, lambda: store.wait(known, timeout=0),
+        lambda: get_all(store, known), lambda: name in store, lambda: store.wait(known, timeout=0),
         lambda: store.take(name),
         lambda: store.put("new", np.arange(1000)), lambda: store.put(name, 1, overwrite=True),
         lambda: store.put("many", np.zeros(1 << 18), overwrite=True),
-        lambda: store.put_many(dict.fromkeys("abcdef", 1)),
+        lambda: put_all(store, dict.fromkeys("abcdef", 1)),
         lambda: [store.put(f"extra/{number}", number, overwrite=True) for number in range(70)],
         lambda: store.delete(name), lambda: store.delete(prefix="name/3"),
         lambda: store.rename(name, "other", overwrite=True),

@@ -18,6 +18,7 @@ import warnings
 
 import numpy as np
 from processes import die
+from put_all import put_all
 
 import shmarrow as sa
 from shmarrow.objects.encode import encode
@@ -371,7 +372,7 @@ class Worker:
     def crowd(self):
         """Many names at once, so that the catalog grows and its chains change."""
         numbers = [self.number() for _ in range(self.choice.choice((30, 300)))]
-        self.store.put_many((f"{self.id}/crowd/{number}", number) for number in numbers)
+        put_all(self.store, {f"{self.id}/crowd/{number}": number for number in numbers})
         for number in self.choice.sample(numbers, 20):
             self.look(self.store.get(f"{self.id}/crowd/{number}"), number)
         self.say("put", len(numbers))

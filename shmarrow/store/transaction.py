@@ -2,7 +2,7 @@
 
 Entering takes the commit lock, among threads and among processes, and repairs what a killed process left. The methods
 collect what is to change; nothing else sees it. What was collected is committed when the block ends, if no exception
-ends it, or by :meth:`Change.commit` before that, after which the change goes on. Invariants:
+ends it, or by :meth:`Transaction.commit` before that, after which the change goes on. Invariants:
 
 * a commit fits a journal, and removes the files of at most one object;
 * slots are written before the chains that lead to them, and the state last, so that a reader finds an old object or a
@@ -101,7 +101,7 @@ def bytes_freed(directory: Directory, file: int, allocated: int, parts: int, nam
     return sum(sole_links(directory, file, allocated, range(parts + 1), names).values()) if file else allocated
 
 
-class Change:
+class Transaction:
     """A hold of the commit lock, and what is to change; made by :meth:`Catalog.change`.
 
     Attributes
