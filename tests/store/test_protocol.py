@@ -354,7 +354,7 @@ def test_the_peer_is_killed_anywhere(made: Callable[..., tuple[sa.Store, Peer]],
     assert len(os.listdir(peer.folder)) == 4  # one object is inline
 
 
-COMMITTING = tuple(f"shmarrow/store/{name}.py" for name in ("control", "change"))
+COMMITTING = tuple(f"shmarrow/store/{name}.py" for name in ("control", "transaction"))
 """The files that change what other processes see."""
 
 
