@@ -21,7 +21,9 @@ import shmarrow as sa
 
 FILES = tuple(
     f"shmarrow/store/{name}.py"
-    for name in ("store", "publish", "room", "catalog", "transaction", "index", "control", "locks", "directory", "waiters")
+    for name in (
+        "store", "publish", "room", "catalog", "transaction", "index", "control", "locks", "directory", "waiters",
+    )
 )  # fmt: skip
 SIZES = {"inline": 100, "file": 2000}
 """Numbers in an object, of 8 bytes."""
