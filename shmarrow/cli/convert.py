@@ -35,6 +35,8 @@ Parquet, CSV, JSON and ORC need pyarrow (shmarrow[arrow])."""
     argument("--to", dest="target_format", metavar="FORMAT", help="the format of OUT; default: from its suffix"),
     OVERWRITE,
     COLUMNS,
+    argument("--delimiter", metavar="CHARACTER", help="what separates the values of CSV; default: a comma"),
+    argument("--types", metavar="A=TYPE,…", help="types of columns of CSV and JSON lines: zip=string,at=date32"),
     argument("--partition-by", metavar="A,B", help="write a directory, with one below it for each value"),
     argument("--max-rows-per-file", type=whole(1), metavar="N", help="write a directory of files of at most N rows"),
     argument("--mode", choices=("error", "append", "overwrite"), help="what becomes of a directory that has files"),
@@ -59,6 +61,8 @@ def convert(arguments: argparse.Namespace) -> int:
                 source_format=arguments.source_format,
                 target_format=arguments.target_format,
                 columns=arguments.columns.split(",") if arguments.columns is not None else None,
+                delimiter=arguments.delimiter,
+                types=None if arguments.types is None else _types(arguments.types),
                 rows_per_batch=arguments.rows_per_batch,
                 compression=arguments.compress,
                 compression_level=arguments.level,
@@ -82,3 +86,11 @@ def convert(arguments: argparse.Namespace) -> int:
     text = f"{printable(name)}: {counted(count or 0, what)}, {counted(made.nbytes, 'byte')}"
     render(arguments.json, document, text)
     return 0
+
+
+def _types(text: str) -> dict[str, str]:
+    """The types of ``--types``."""
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    if not all(name and type for name, _, type in pairs):
+        raise WrongUsage(f"--types expects NAME=TYPE, separated by commas, found {text!r}")
+    return {name: type for name, _, type in pairs}

@@ -58,9 +58,10 @@ def diff(arguments: argparse.Namespace) -> int:
     if arguments.left == arguments.right == "-":
         raise WrongUsage("only one of the two can be standard input")
     with (
-        open_rows(arguments, arguments.left) as (left_name, left),
-        open_rows(arguments, arguments.right) as (right_name, right),
+        open_rows(arguments, arguments.left, foreign=True) as (left_name, left),
+        open_rows(arguments, arguments.right, foreign=True) as (right_name, right),
     ):
+        left, right = [side if hasattr(side, "count_rows") else sa.scan(side.read_all()) for side in (left, right)]
         schema = list(schema_differences(left.schema, right.schema))
         rows = [left.count_rows(), right.count_rows()]
         common = [] if arguments.schema_only else comparable(left.schema, right.schema)

@@ -31,8 +31,8 @@ _MOST_NAMES = 10_000
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[sa.Store]:
-    """Open the store of a command; errors about missing names suggest similar ones."""
+def opened(arguments: argparse.Namespace, where: str | None = None, guess: bool = True) -> Iterator[sa.Store]:
+    """Open the store of a command; errors about missing names suggest similar ones, unless it deletes."""
     where = where or arguments.store
     try:
         store = sa.Store(where, trust=arguments.trust, create=False)
@@ -41,7 +41,8 @@ def opened(arguments: argparse.Namespace, where: str | None = None) -> Iterator[
             error.hint = f"{where} is a ring: `shmarrow info {where}` describes it"
         elif isinstance(error, sa.ObjectNotFound):
             error.hint = "`shmarrow names` lists the stores in shared memory"
-            _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared(is_store))
+            if guess:
+                _guess(error, where if ":" in where or "/" in where else SHM_SCHEME + where, shared(is_store))
         raise
     with store:
         try:

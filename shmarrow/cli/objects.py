@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -254,6 +255,9 @@ def put(arguments: argparse.Namespace) -> int:
     """Add a file to a store, byte for byte; creates a missing store."""
     from shmarrow.memory.pipes import spooled
 
+    if os.path.isfile(arguments.store) and not os.path.isfile(arguments.file):
+        words = f"{shlex.quote(arguments.file)} {shlex.quote(arguments.store)}"
+        raise WrongUsage(f"{arguments.store!r} is a file, and the store comes first: shmarrow put {words}")
     _split(arguments, "name")
     if arguments.file == "-" and arguments.name is None:
         raise WrongUsage("standard input has no file name: pass --name NAME")

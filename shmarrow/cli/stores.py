@@ -83,8 +83,17 @@ def collect(arguments: argparse.Namespace) -> int:
 @command(*store(), argument("new", metavar="NEW", help="a store, which is created if missing"))
 def rescue(arguments: argparse.Namespace) -> int:
     """Copy the objects of a damaged store that can be read into another one."""
-    with sa.Store(arguments.new, trust=arguments.trust) as new:
-        lost = new.rescue(arguments.store, trust=arguments.trust)
+    try:
+        new, is_new = sa.Store(arguments.new, trust=arguments.trust, create=False), False
+    except sa.ObjectNotFound:
+        new, is_new = sa.Store(arguments.new, trust=arguments.trust), True
+    with new:
+        try:
+            lost = new.rescue(arguments.store, trust=arguments.trust)
+        except sa.ShmarrowError:
+            if is_new:
+                new.destroy()
+            raise
         objects = len(new)
     lines = [f"{printable(name)} is lost: {printable(reason)}" for name, reason in lost.items()]
     render(arguments.json, {"store": arguments.new, "objects": objects, "lost": lost}, *lines, f"{objects} objects")
@@ -94,7 +103,7 @@ def rescue(arguments: argparse.Namespace) -> int:
 @command(*store())
 def destroy(arguments: argparse.Namespace) -> int:
     """Delete a store with its objects and directory; processes keep the objects they have attached."""
-    with opened(arguments) as store:
+    with opened(arguments, guess=False) as store:
         objects = store.stats().objects
         store.destroy()
     render(arguments.json, {"store": arguments.store, "objects": objects})

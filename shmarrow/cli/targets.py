@@ -76,7 +76,7 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[Any]:
 
 @contextmanager
 def open_target(
-    word: str, trust: bool = False, in_order: bool = False, limits: Limits = DEFAULT_LIMITS
+    word: str, trust: bool = False, in_order: bool = False, limits: Limits = DEFAULT_LIMITS, foreign: bool = False
 ) -> Iterator[Target]:
     """A target, and what kind of data it is.
 
@@ -90,6 +90,8 @@ def open_target(
         Whether its rows are read in order: a pipe batch by batch, and other formats by pyarrow.
     limits : Limits
         Bounds on what is accepted.
+    foreign : bool
+        Whether other formats are read anyway.
 
     Raises
     ------
@@ -109,7 +111,7 @@ def open_target(
                 _note_rest(name, reader)
                 return
         source = _source(word, trust, pipe, stack)
-        if in_order and pipe is None and recognized(source.data[:HEAD].tobytes(), word).kind in OF_PYARROW:
+        if (in_order or foreign) and pipe is None and recognized(source.data[:HEAD].tobytes(), word).kind in OF_PYARROW:
             from shmarrow.interchange.convert import open_rows
 
             yield Target(word, "other rows", stack.enter_context(open_rows(word)))
@@ -270,13 +272,15 @@ def report(arguments: argparse.Namespace, surveyed: Sequence[Surveyed]) -> tuple
 
 
 @contextmanager
-def open_rows(arguments: argparse.Namespace, word: str, in_order: bool = False) -> Iterator[tuple[str, Any]]:
+def open_rows(
+    arguments: argparse.Namespace, word: str, in_order: bool = False, foreign: bool = False
+) -> Iterator[tuple[str, Any]]:
     """The name of a target, and a reader of its batches; errors are those of :func:`open_target`, :func:`rows_of`."""
     many = scanned(arguments, word)
     if many is not None:
         yield word, many
         return
-    with open_target(word, arguments.trust, in_order, limits_of(arguments)) as target:
+    with open_target(word, arguments.trust, in_order, limits_of(arguments), foreign) as target:
         yield target.name, rows_of(arguments, word, target)
 
 

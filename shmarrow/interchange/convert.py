@@ -15,6 +15,7 @@ from typing import Any
 
 from shmarrow import memory
 from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns.names import checked_schema
 from shmarrow.columns.table import RecordBatchReader
 from shmarrow.errors import DEFAULT_LIMITS, FieldNotFound, InvalidArgument, InvalidData
 from shmarrow.interchange import foreign
@@ -30,7 +31,7 @@ from shmarrow.memory.location import decoded
 from shmarrow.memory.pipes import Input, opened, spooled
 from shmarrow.scans import Scan, scan
 from shmarrow.scans.sources import Fragment, contents, find, leads_to_one
-from shmarrow.types import schema
+from shmarrow.types import SchemaLike, schema
 
 _ARROW = ("arrow", "arrows")
 _TENSORS = ("tensors", "safetensors")
@@ -43,6 +44,8 @@ def convert(
     source_format: str | None = None,
     target_format: str | None = None,
     columns: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    types: SchemaLike | None = None,
     **options: Any,
 ) -> Written:
     """Convert a file to or from Arrow: Parquet, CSV, JSON lines and ORC by pyarrow, and safetensors.
@@ -65,6 +68,10 @@ def convert(
         shared memory.
     columns : sequence of str, optional
         The columns or tensors to convert, in this order; all by default.
+    delimiter : str, optional
+        What separates the values of a line of CSV; by default a comma.
+    types : Schema, or mapping of names to types, optional
+        The types of columns of CSV and JSON lines; by default those that pyarrow infers from the first 4 MiB.
     **options
         Those of :func:`shmarrow.write`: ``partition_by``, ``mode``, ``rows_per_batch``, ``compression`` and so on.
 
@@ -100,7 +107,16 @@ def convert(
         written = target_format
         if not is_directory(target, options):
             written = format_of(target, target_format, "tensors" if read_as in _TENSORS else "rows")
-        content: Any = (_read_tensors if read_as in _TENSORS else _read_rows)(given, read_as, columns)
+        if (types is not None and read_as not in foreign.TEXT) or (delimiter is not None and read_as != "csv"):
+            raise InvalidArgument(
+                f"types are for CSV and JSON lines, a delimiter is for CSV, and the source is {read_as}"
+            )
+        if delimiter is not None and len(delimiter) != 1:
+            raise InvalidArgument(f"a delimiter is one character, found {delimiter!r}")
+        text = foreign.TextOptions(delimiter or ",", None if types is None else checked_schema(types))
+        content: Any = (
+            _read_tensors(given, read_as, columns) if read_as in _TENSORS else _read_rows(given, read_as, columns, text)
+        )
         return write(content, target, format=written, **options)
 
 
@@ -110,7 +126,7 @@ def convert(
 def open_rows(path: str) -> RecordBatchReader:
     """Open the rows of a file that :func:`convert` reads through pyarrow, batch by batch."""
     source, format = _recognized(path, None)
-    rows = _read_rows(source, format, None)
+    rows = _read_rows(source, format, None, foreign.TextOptions())
     return RecordBatchReader.from_batches(rows.schema, rows.batches)
 
 
@@ -175,13 +191,13 @@ def _read_tensors(source: Input, format: str, columns: Sequence[str] | None) -> 
     return NamedTensors({name: tensors[name] for name in (tensors if columns is None else columns)}, metadata)
 
 
-def _read_rows(source: Any, format: str, columns: Sequence[str] | None) -> Rows:
+def _read_rows(source: Any, format: str, columns: Sequence[str] | None, text: foreign.TextOptions) -> Rows:
     if isinstance(source, Scan):
         content = Rows(source.schema, source)
     elif format in ("arrow", "arrows"):
         content = _read_arrow(source, format)
     else:
-        content = foreign.read_rows(source, format, columns)
+        content = foreign.read_rows(source, format, columns, text)
     if columns is None:
         return content
     places = [content.schema.index_of(name) for name in columns]

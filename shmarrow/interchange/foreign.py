@@ -68,11 +68,11 @@ def _pyarrow(name: str) -> Iterator[Any]:
         raise InvalidData(f"pyarrow: {error}", where=[(name,)]) from None
 
 
-def read_rows(source: Input, format: str, columns: Sequence[str] | None) -> Rows:
+def read_rows(source: Input, format: str, columns: Sequence[str] | None, text: TextOptions) -> Rows:
     """Read a text file block by block, which infers types from the first one; datasets of others by batches."""
     with _pyarrow(source.name):
         if format in TEXT:
-            reader = TEXT[format](source)
+            reader = TEXT[format](source, text)
             return Rows(checked_schema(reader.schema), _converted(reader, source.name))
         datasets = optional("pyarrow.dataset")
         dataset = datasets.dataset(source.path, format=format, partitioning="hive")
@@ -89,21 +89,52 @@ def read_rows(source: Input, format: str, columns: Sequence[str] | None) -> Rows
         return Rows(checked_schema(reader.schema), _converted(reader, source.name), total)
 
 
-def _open_csv(source: Input) -> Any:
-    """Comma-separated values with a header; unquoted empty fields are null."""
+class TextOptions(NamedTuple):
+    """What text does not say itself.
+
+    Attributes
+    ----------
+    delimiter : str
+        What separates the values of a line of CSV.
+    types : Schema or None
+        The types of columns; those of the others are inferred from the first block.
+    """
+
+    delimiter: str = ","
+    types: Schema | None = None
+
+
+def _open_csv(source: Input, options: TextOptions) -> Any:
+    """Separated values with a header; unquoted empty fields are null."""
     csv = optional("pyarrow.csv")
-    return csv.open_csv(
+    types = options.types and options.types.to_pyarrow()
+    reader = csv.open_csv(
         source.file or source.path,
         csv.ReadOptions(block_size=_TEXT_BLOCK),
-        csv.ParseOptions(newlines_in_values=True),
-        csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False),
+        csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
+        csv.ConvertOptions(
+            null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False, column_types=types
+        ),
     )
+    for field in reader.schema:
+        if str(field.type) == "binary" and (types is None or field.name not in types.names):
+            raise InvalidData(
+                "the text is not UTF-8",
+                where=[("column", field.name)],
+                hint="convert it first, such as by `iconv -f latin1 -t utf-8`, or give the column the type binary",
+            )
+    return reader
 
 
-def _open_json(source: Input) -> Any:
+def _open_json(source: Input, options: TextOptions) -> Any:
     """Lines with one object each; a key that is not in the first block is refused."""
     json = optional("pyarrow.json")
-    return json.open_json(source.file or source.path, json.ReadOptions(block_size=_TEXT_BLOCK))
+    types = options.types and options.types.to_pyarrow()
+    return json.open_json(
+        source.file or source.path,
+        json.ReadOptions(block_size=_TEXT_BLOCK),
+        json.ParseOptions(explicit_schema=types, unexpected_field_behavior="infer"),
+    )
 
 
 TEXT = {"csv": _open_csv, "json": _open_json}

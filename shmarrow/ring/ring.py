@@ -27,10 +27,12 @@ from shmarrow.errors import (
     Closed,
     InvalidArgument,
     InvalidData,
+    InvalidType,
     LimitExceeded,
     ObjectNotFound,
     TimedOut,
     counted,
+    full_name,
     shown,
 )
 from shmarrow.memory import Location
@@ -263,10 +265,17 @@ class Ring:
             If the policy is ``"all"``, and a reader holds the next slot for too long.
         InvalidArgument
             If another frame is being written.
+        InvalidType
+            If ``num_rows`` is no number, but a frame, say, which :meth:`put` takes.
         Closed
             After :meth:`close`.
         """
         self._check(writes=True)
+        if num_rows is not None and not hasattr(num_rows, "__index__"):
+            raise InvalidType(
+                f"the number of rows must be an int, found {full_name(num_rows)}",
+                hint="ring.put(frame) copies a frame; `with ring.write() as slot:` fills one in place",
+            )
         return _Writing(self, num_rows)
 
     def put(self, frame: Any) -> None:

@@ -342,7 +342,12 @@ def expect_arrow(head: bytes, name: str) -> None:
     hint = form.reader
     if form.kind in SUFFIXES:
         source = "-" if name == "standard input" else shlex.quote(name)
-        hint = "; ".join([f"`shmarrow convert {source} OUT.arrow` makes it an Arrow file", *filter(None, [hint])])
+        made = (
+            "OUT.tensors` makes it a bundle"
+            if form.kind in ("tensors", "safetensors")
+            else "OUT.arrow` makes it an Arrow file"
+        )
+        hint = "; ".join([f"`shmarrow convert {source} {made}", *filter(None, [hint])])
     raise InvalidData(f"expected Arrow data, found {form.name}", where=[(name,)], hint=hint)
 
 

@@ -205,6 +205,15 @@ def test_head_reads_no_more_of_a_pipe_than_it_needs(tmp_path: Path) -> None:
     assert ended(child) == 0
 
 
+def test_diff_of_what_head_reads(tmp_path: Path, run: Run) -> None:
+    table = pa.table({"x": [1, 2]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    sa.write(table, tmp_path / "a.arrow")
+    sa.write({"x": [1, 3]}, tmp_path / "b.arrow")
+    assert run("diff", tmp_path / "a.parquet", tmp_path / "a.arrow") == ""
+    assert run.json("diff", tmp_path / "b.arrow", tmp_path / "a.parquet", status=1)["columns"] == {"x": 1}
+
+
 def test_objects_of_stores_and_shared_memory(shm_name: str, tmp_path: Path, run: Run) -> None:
     for where in (shm_name, str(tmp_path / "store")):
         with sa.Store(where) as store:

@@ -81,6 +81,29 @@ def read_by_peers(path: Path) -> dict[str, list[Any]]:
     raise AssertionError(path)
 
 
+def test_csv_of_the_real_world(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("zip;day;n\n01234;2024-01-02;1\n;;\n")
+    sa.convert(path, tmp_path / "a.arrow", delimiter=";", types={"zip": "string", "n": "int8"})
+    assert sa.open(tmp_path / "a.arrow").read_all().to_pydict() == {
+        "zip": ["01234", None], "day": [dt.date(2024, 1, 2), None], "n": [1, None]
+    }  # fmt: skip
+    assert convert(path, tmp_path / "b.arrow", "--delimiter", ";", "--types", "zip=string,n=int8") == 0
+    assert (tmp_path / "b.arrow").read_bytes() == (tmp_path / "a.arrow").read_bytes()
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    sa.convert(tmp_path / "a.jsonl", tmp_path / "c.arrow", types={"a": "float32"})
+    assert sa.open(tmp_path / "c.arrow").schema.field("a").type == sa.float32()
+    path.write_bytes("name,n\nJosé,1\n".encode("latin-1"))
+    with pytest.raises(sa.InvalidData, match=r"column 'name': the text is not UTF-8; .*iconv"):
+        sa.convert(path, tmp_path / "d.arrow")
+    sa.convert(path, tmp_path / "d.arrow", types={"name": "binary"})
+    assert sa.open(tmp_path / "d.arrow").read_all()["name"].to_pylist() == ["José".encode("latin-1")]
+    for options in ({"delimiter": ";;"}, {"delimiter": ";", "source_format": "json"}):
+        with pytest.raises(sa.InvalidArgument):
+            sa.convert(path, tmp_path / "e.arrow", **options)
+    assert convert(path, tmp_path / "e.arrow", "--types", "name") == 2
+
+
 @pytest.mark.parametrize("source", READ)
 def test_every_pair_of_formats(source: str, sources: dict[str, Path], tmp_path: Path) -> None:
     for name in WRITTEN:
