@@ -1,124 +1,119 @@
-"""What users of pyarrow, pandas and Polars type first and shmarrow has not: one sentence each that says what does it.
+"""What users of other libraries type first and shmarrow has not: one sentence each that says what does it.
 
-Invariants: what is asked for by ``hasattr``, ``copy``, ``pickle`` or a protocol gets AttributeError, as ever; a name
-that a class has is never looked up here.
+What is asked for by ``hasattr``, ``copy``, ``pickle`` or a protocol gets AttributeError, as ever; a name that a class
+has is never looked up here.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from shmarrow.errors import InvalidType
 
-_POLARS = (
-    "aggregate corr describe diff explode group_by group_by_dynamic iter_rows join join_asof lazy max mean median min "
-    "n_unique pivot product quantile sample sort std sum tail transpose unique unpivot value_counts var with_columns"
-)
-_ROWS = {
-    **dict.fromkeys(_POLARS.split(), "hand it to Polars: `polars.DataFrame({it}).{name}(...)`"),
-    "groupby": "hand it to Polars: `polars.DataFrame({it}).group_by(...)`",
-    "merge": "hand it to Polars: `polars.DataFrame({it}).join(...)`",
-    "sort_by": "hand it to Polars: `polars.DataFrame({it}).sort(...)`",
-    "sort_values": "hand it to Polars: `polars.DataFrame({it}).sort(...)`",
-    "drop_duplicates": "hand it to Polars: `polars.DataFrame({it}).unique()`",
-    "dropna": "hand it to Polars: `polars.DataFrame({it}).drop_nulls()`",
-    "fillna": "hand it to Polars: `polars.DataFrame({it}).fill_null(value)`",
-    "apply": "hand it to pandas: `{it}.to_pandas().apply(...)`",
-    "iterrows": "`{it}.to_pylist()` has the rows as dicts",
-    "to_polars": "`polars.DataFrame({it})` shares its memory",
-    "to_duckdb": "duckdb.sql reads a variable by its name: `duckdb.sql('FROM {it}')`",
-    "sql": "duckdb.sql reads a variable by its name: `duckdb.sql('FROM {it}')`",
-    "query": "duckdb.sql reads a variable by its name: `duckdb.sql('FROM {it} WHERE ...')`",
-    "to_arrow": "`{it}.to_pyarrow()` shares its memory",
-    "to_parquet": "`pyarrow.parquet.write_table({it}.to_pyarrow(), path)` writes it",
-    "write_parquet": "`pyarrow.parquet.write_table({it}.to_pyarrow(), path)` writes it",
-    "to_csv": "`{it}.to_pandas().to_csv(path)` writes it",
-    "write_csv": "`polars.DataFrame({it}).write_csv(path)` writes it",
-    "names": "`{it}.schema.names` has them",
-    "dtypes": "`{it}.schema.types` has them",
-    "height": "`{it}.num_rows` has it",
-    "width": "`len({it}.schema)` has it",
-    "iloc": "`{it}[start:stop]` and `{it}.take(positions)` select rows",
-    "loc": "`{it}.filter(mask)` and `{it}.select(names)` select rows and columns",
-}
-_READER = {
-    **_ROWS,
-    "head": "`{it}.read_all().head(n)` has the first rows",
-    "filter": "`{it}.read_all().filter(mask)` selects rows",
-    "select": "`{it}.read_all().select(names)` selects columns",
-    "column": "`{it}.read_all().column(name)` is the column",
-    "columns": "`{it}.read_all().columns` has them",
-    "column_names": "`{it}.schema.names` has them",
-    "slice": "`{it}.read_all().slice(offset, length)` has these rows",
-    "to_pydict": "`{it}.read_all().to_pydict()` has the values",
-    "to_pylist": "`{it}.read_all().to_pylist()` has the rows",
-    "to_pyarrow": "`{it}.read_all().to_pyarrow()` is a pyarrow.Table",
-    "read": "`{it}.read_all()` reads all batches, `for batch in {it}` one after another",
-}
-_SCAN = {
-    **_READER,
-    **dict.fromkeys(("num_rows", "height"), "`{it}.count_rows()` counts them"),
-    "to_arrow": "`{it}.to_table().to_pyarrow()` is a pyarrow.Table",
-    "apply": "hand it to pandas: `{it}.to_table().to_pandas().apply(...)`",
-    "filter": "`{it}.where([(name, operator, value)])` selects rows",
-    "collect": "`{it}.to_table()` has all rows, `{it}.to_polars()` is a lazy frame",
-    "to_pandas": "`{it}.to_table().to_pandas()` is a data frame",
-}
-_OF_SERIES = (
-    "abs all any arg_sort cum_sum cumsum describe diff is_in map max mean median min mode n_unique product quantile "
-    "replace round shift sort std str sum value_counts var"
-)
-_COLUMN = {
-    **dict.fromkeys(
-        _OF_SERIES.split(), "hand it to Polars: `polars.Series({it}).{name}`, or to numpy: `{it}.to_numpy()`"
-    ),
-    "apply": "hand it to pandas: `{it}.to_pandas().apply(...)`",
-    "isin": "hand it to Polars: `polars.Series({it}).is_in(...)`",
-    "sort_values": "hand it to Polars: `polars.Series({it}).sort()`",
-    "nunique": "hand it to Polars: `polars.Series({it}).n_unique()`",
-    "dt": "hand it to Polars: `polars.Series({it}).dt`",
-    "cat": "`{it}.dictionary` has the categories, `{it}.indices` the codes",
-    "to_polars": "`polars.Series({it})` shares its memory",
-    "to_arrow": "`{it}.to_pyarrow()` shares its memory",
-    "astype": "`{it}.cast(type)` converts it",
-    "dtype": "`{it}.type` has it",
-    "shape": "`len({it})` has it",
-    "size": "`len({it})` has it",
-    "tolist": "`{it}.to_pylist()` has the values",
-    "to_list": "`{it}.to_pylist()` has the values",
-    "as_py": "`{it}.to_pylist()` has the values",
-    "values": "`{it}.to_numpy()` has them",
-    "isna": "`{it}.is_null()` has it",
-    "isnull": "`{it}.is_null()` has it",
-    "notna": "`{it}.is_valid()` has it",
-    "fillna": "`{it}.fill_null(value)` does it",
-    "dropna": "`{it}.drop_null()` does it",
-    "drop_nulls": "`{it}.drop_null()` does it",
-    "head": "`{it}[:n]` has the first values",
-    "tail": "`{it}[-n:]` has the last values",
-}
-HABITS = {"table": _ROWS, "batch": _ROWS, "reader": _READER, "scan": _SCAN, "column": _COLUMN}
-"""The sentences by what an object is and by the name that it lacks."""
+_POLARS = "hand it to Polars: `polars.DataFrame({it})"
+_SERIES = "hand it to Polars: `polars.Series({it})"
+_SQL = "duckdb.sql reads a variable by its name: `duckdb.sql('FROM {it} WHERE ...')`"
+_ROWS = "table batch reader scan"
+HINTS = (  # kinds of objects, names, sentence; of several rows the first counts
+    ("scan", "num_rows height", "`{it}.count_rows()` counts them"),
+    ("scan", "to_arrow", "`{it}.to_table().to_pyarrow()` is a pyarrow.Table"),
+    ("scan", "to_pandas apply iterrows", "`{it}.to_table().to_pandas()` is a data frame"),
+    ("scan", "filter query", "`{it}.where([(name, operator, value)])` selects rows"),
+    ("scan", "collect read fetch", "`{it}.to_table()` has all rows, `{it}.to_polars()` is a lazy frame"),
+    ("reader scan", "head limit", "`{it}.read_all().head(n)` has the first rows"),
+    ("reader scan", "filter select column columns slice to_pydict to_pylist to_pyarrow",
+     "`{it}.read_all().{name}` has it"),
+    ("reader scan", "column_names", "`{it}.schema.names` has them"),
+    ("reader", "read", "`{it}.read_all()` reads all batches, `for batch in {it}` one after another"),
+    (_ROWS, "aggregate corr describe diff explode group_by group_by_dynamic iter_rows join join_asof lazy max mean "
+     "median min n_unique pivot product quantile sample sort std sum tail transpose unique unpivot value_counts var "
+     "with_columns", _POLARS + ".{name}(...)`"),
+    (_ROWS, "groupby", _POLARS + ".group_by(...)`"),
+    (_ROWS, "merge", _POLARS + ".join(...)`"),
+    (_ROWS, "sort_by sort_values", _POLARS + ".sort(...)`"),
+    (_ROWS, "drop_duplicates", _POLARS + ".unique()`"),
+    (_ROWS, "dropna fillna", _POLARS + "` has drop_nulls() and fill_null(value)"),
+    (_ROWS, "apply", "hand it to pandas: `{it}.to_pandas().apply(...)`"),
+    (_ROWS, "iterrows", "`{it}.to_pylist()` has the rows as dicts"),
+    (_ROWS, "to_polars", "`polars.DataFrame({it})` shares its memory"),
+    (_ROWS, "to_duckdb sql query", _SQL),
+    ("table batch column", "to_arrow", "`{it}.to_pyarrow()` shares its memory"),
+    (_ROWS, "to_parquet write_parquet", "`shmarrow.write({it}, 'x.parquet')` writes it"),
+    (_ROWS, "to_csv write_csv", "`polars.DataFrame({it}).write_csv(path)` writes it"),
+    (_ROWS, "names", "`{it}.schema.names` has them"),
+    (_ROWS, "dtypes", "`{it}.schema.types` has them"),
+    (_ROWS, "height width", "`{it}.num_rows` and `len({it}.schema)` have it"),
+    (_ROWS, "iloc loc",
+     "`{it}[start:stop]`, `{it}.take(positions)`, `{it}.filter(mask)`, `{it}.select(names)`"),
+    ("column", "abs all any arg_sort cum_sum cumsum describe diff is_in map max mean median min mode n_unique product "
+     "quantile replace round shift sort std str sum value_counts var dt",
+     _SERIES + ".{name}`, or to numpy: `{it}.to_numpy()`"),
+    ("column", "isin nunique sort_values apply", _SERIES + "` has is_in, n_unique, sort, map_elements"),
+    ("column", "cat", "`{it}.dictionary` has the categories, `{it}.indices` the codes"),
+    ("column", "to_polars", "`polars.Series({it})` shares its memory"),
+    ("column", "astype", "`{it}.cast(type)` converts it"),
+    ("column", "dtype", "`{it}.type` has it"),
+    ("column", "shape size", "`len({it})` has it"),
+    ("column", "tolist to_list as_py", "`{it}.to_pylist()` has the values"),
+    ("column", "values", "`{it}.to_numpy()` has them"),
+    ("column", "isna isnull", "`{it}.is_null()` has it"),
+    ("column", "notna", "`{it}.is_valid()` has it"),
+    ("column", "fillna dropna drop_nulls", "`{it}.fill_null(value)` and `{it}.drop_null()` do it"),
+    ("column", "head tail", "`{it}[:n]` has the first values, `{it}[-n:]` the last"),
+    ("store", "list", "`{it}.keys()` lists the names"),
+    ("store", "remove pop", "`{it}.delete(name)` removes an object, `{it}.take(name)` returns it, too"),
+    ("ring", "push append", "`{it}.put(frame)` adds a frame"),
+    ("ring", "latest", "`next({it})` is the next frame; with the policy 'latest', slow readers skip to the newest"),
+    ("shmarrow", "read_csv read_parquet read_json", "another library reads it: `shmarrow.table(polars.{name}(path))`"),
+    ("shmarrow", "from_pandas from_polars from_dict", "`shmarrow.table(data)` takes data of any library"),
+    ("shmarrow", "from_numpy from_list", "`shmarrow.array(values)` takes ndarrays and lists"),
+    ("shmarrow", "load read", "`shmarrow.open(where)` opens a file, `shmarrow.load_tensors(path)` tensors"),
+    ("shmarrow", "save append", "`shmarrow.write(data, where)` writes a file, `shmarrow.new_file` batch by batch"),
+    ("shmarrow", "connect", "`shmarrow.Store(name)` opens a store; there is no server"),
+)  # fmt: skip
 
 
-def missing(obj: object, what: str, name: str) -> AttributeError:
-    """Return the error for an attribute that an object, which is one of :data:`HABITS`, does not have."""
-    text = f"{type(obj).__name__!r} object has no attribute {name!r}"
-    sentence = HABITS[what].get(name)
-    if sentence is not None:
-        text += f"; {sentence.format(it=what, name=name)}"
+def no_attribute(kind: str, name: str, text: str, obj: object = None) -> AttributeError:
+    """Return the error for a name that an object, or the package, does not have."""
+    for kinds, names, sentence in HINTS:
+        if kind in kinds.split() and name in names.split():
+            text += f"; {sentence.format(it=kind, name=name)}"
+            break
     return AttributeError(text, name=name, obj=obj)
+
+
+class Hinted:
+    """Base of the classes that users meet: a name that it lacks and that other libraries have is explained."""
+
+    __slots__ = ()
+    _kind: ClassVar[str]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self._kind, name, f"{type(self).__name__!r} object has no attribute {name!r}", self)
+
+
+class WithoutOperators(Hinted):
+    """Base of columns, which have no operators but ``==``."""
+
+    __slots__ = ()
+    _kind = "column"
+
+    if not TYPE_CHECKING:
+
+        def _refuse(self, other: Any = None) -> NoReturn:
+            """Raise InvalidType: columns have no operators."""
+            raise InvalidType(
+                f"{type(self).__name__} has no operators, as shmarrow does not compute",
+                hint="column.to_numpy() > 5 is a mask for filter; polars.Series(column) has them all",
+            )
+
+        __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+        __truediv__ = __rtruediv__ = __and__ = __or__ = __invert__ = __neg__ = _refuse
 
 
 def no_batch(key: object) -> InvalidType:
     """Return the error for what is no index of a batch of a reader."""
     hint = f"reader.read_all()[{key!r}] is a column" if isinstance(key, str) else None
     return InvalidType(f"the index of a batch must be an int, found {type(key).__name__}", hint=hint)
-
-
-def no_operator(column: object, other: Any = None) -> NoReturn:
-    """Stand for all operators of a column but ``==``: raise InvalidType."""
-    raise InvalidType(
-        f"{type(column).__name__} has no operators, as shmarrow does not compute",
-        hint="column.to_numpy() > 5 is a mask for filter; polars.Series(column) has them all",
-    )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from shmarrow.habits import no_attribute
+
 
 def lazy(package: str, names: Mapping[str, str], *modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package, and give it an ``__all__`` if it has none.
@@ -36,7 +38,7 @@ def lazy(package: str, names: Mapping[str, str], *modules: str) -> tuple[Callabl
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise no_attribute(package, name, f"module {package!r} has no attribute {name!r}")
         home = import_module(homes[name], package)
         value = home if homes[name] == f".{name}" else getattr(home, name)
         known[name] = value

@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from shmarrow.errors import (
     not_expected,
     shown,
 )
-from shmarrow.habits import missing
+from shmarrow.habits import Hinted
 from shmarrow.layout.making import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.base import is_field, own_field
@@ -47,7 +47,7 @@ Column = TypeVar("Column", bound="Array | ChunkedArray")
 """Class of the columns: Array in a batch, ChunkedArray in a table."""
 
 
-class Columns(Generic[Column]):
+class Columns(Hinted, Generic[Column]):
     """Columns of equal length under a schema; the base of :class:`RecordBatch` and :class:`Table`."""
 
     __slots__ = ()
@@ -709,11 +709,6 @@ class Columns(Generic[Column]):
         from shmarrow.columns.tabular import from_pandas
 
         return from_pandas(cls, df, schema, preserve_index, columns, metadata)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, "batch" if type(self).__name__ == "RecordBatch" else "table", name)
 
     # --- comparing ---
 

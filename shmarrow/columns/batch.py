@@ -128,6 +128,8 @@ class RecordBatch(Columns[Array]):
     if the batch is compressed.
     """
 
+    _kind = "batch"
+
     __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
 
     def __init__(

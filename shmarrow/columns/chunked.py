@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from shmarrow.errors import (
     renumbered,
     shown,
 )
-from shmarrow.habits import missing, no_operator
+from shmarrow.habits import WithoutOperators
 from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import nulls
@@ -152,7 +152,7 @@ T = TypeVar("T")
 
 
 @passed_by_handle
-class ChunkedArray:
+class ChunkedArray(WithoutOperators):
     """A column made of several arrays (chunks) of one type; indices run over all chunks.
 
     Attributes
@@ -534,14 +534,6 @@ class ChunkedArray:
         for chunk, start in zip(self.chunks, self._starts.tolist(), strict=False):
             with renumbered(operator.add, start):
                 yield from chunk
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, "column", name)
-
-        __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = no_operator
-        __truediv__ = __rtruediv__ = __and__ = __or__ = __invert__ = __neg__ = no_operator
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented

@@ -31,7 +31,7 @@ from shmarrow.errors import (
     optional,
     shown,
 )
-from shmarrow.habits import missing, no_batch
+from shmarrow.habits import Hinted, no_batch
 from shmarrow.layout import Array
 from shmarrow.layout.array import nulls
 from shmarrow.layout.making import slice_bounds
@@ -61,6 +61,8 @@ class Table(Columns[ChunkedArray]):
     -----
     Thread safety: immutable; may be shared, as its batches.
     """
+
+    _kind = "table"
 
     __slots__ = ("_schema", "_starts", "batches", "num_rows")
 
@@ -340,7 +342,7 @@ def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
     return RecordBatchWithMetadata(batch, batch.metadata)
 
 
-class RecordBatchReader:
+class RecordBatchReader(Hinted):
     """An iterator over batches of one schema; the base of all stream readers.
 
     Attributes
@@ -348,6 +350,8 @@ class RecordBatchReader:
     schema : Schema
         The schema of all batches; usable after closing.
     """
+
+    _kind = "reader"
 
     schema: Schema
     _states: StateMachine
@@ -411,9 +415,6 @@ class RecordBatchReader:
         return RecordBatchReader.from_stream(self, target_schema)
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, "reader", name)
 
         def __getitem__(self, key: object) -> NoReturn:
             """Raise: batches are read one after another."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex
 
 from shmarrow.capsules import PyCapsule
 from shmarrow.columns.batch import RecordBatch
 from shmarrow.columns.names import included, several
 from shmarrow.errors import IndexOutOfRange, InvalidType, Limits
-from shmarrow.habits import missing, no_batch
+from shmarrow.habits import Hinted, no_batch
 from shmarrow.ipc.batch.decode import check_zero_copy
 from shmarrow.memory import Source
 from shmarrow.memory.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
@@ -54,8 +54,10 @@ class Batches(Protocol):
         """Return the dictionaries that a batch sees, by id."""
 
 
-class IndexedReader:
+class IndexedReader(Hinted):
     """A reader with random access to the batches of its source; the base of readers of files and of mapped streams."""
+
+    _kind = "reader"
 
     _open: Callable[[Source, Limits], Batches]
     """Opens the batches of a source; a class."""
@@ -106,11 +108,6 @@ class IndexedReader:
         """
         rows: int = self._opened().count_rows()
         return rows
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, "reader", name)
 
     def count_rows(self) -> int:
         """Return :attr:`num_rows`; pyarrow's name."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from shmarrow.errors import (
     renumbered,
     shown,
 )
-from shmarrow.habits import missing, no_operator
+from shmarrow.habits import WithoutOperators
 from shmarrow.layout import making, validation
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.listing import LISTING
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 Slice = slice
 
 
-class Array(LayoutHooks):
+class Array(WithoutOperators, LayoutHooks):
     """An immutable sequence of values of one type ("Physical Memory Layout").
 
     Create arrays with :func:`shmarrow.array`, readers, or methods of other arrays. The constructor is internal: it
@@ -446,14 +446,6 @@ class Array(LayoutHooks):
             return (self is other and not has_floats(self._type)) or self._equal(other, None)
         except MemoryError:
             raise no_memory(self, self._length) from None
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, "column", name)
-
-        __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = no_operator
-        __truediv__ = __rtruediv__ = __and__ = __or__ = __invert__ = __neg__ = no_operator
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented

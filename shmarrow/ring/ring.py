@@ -35,6 +35,7 @@ from shmarrow.errors import (
     full_name,
     shown,
 )
+from shmarrow.habits import Hinted
 from shmarrow.memory import Location
 from shmarrow.memory.futex import Wait
 from shmarrow.memory.locks import ORDERED
@@ -108,7 +109,7 @@ class RingInfo(NamedTuple):
     readers: list[ReaderInfo]
 
 
-class Ring:
+class Ring(Hinted):
     """Frames of one shape in shared memory: the newest slots of a stream, passed from one writer to many readers.
 
     With ``like``, the writer: it creates the ring, or continues one whose writer was killed. Without, a reader, which
@@ -177,6 +178,8 @@ class Ring:
     ...     [batch["image"].to_pylist() for batch in reader]
     [[[7.0, 7.0, 7.0, 7.0]]]
     """
+
+    _kind = "ring"
 
     _closed = True
 

@@ -16,7 +16,7 @@ import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from shmarrow.errors import (
     counted,
     shown,
 )
-from shmarrow.habits import missing
+from shmarrow.habits import Hinted
 from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.layout import Array, nulls
 from shmarrow.layout.order import plain_type
@@ -142,7 +142,7 @@ def _is_file(fragment: Fragment) -> bool:
     return True
 
 
-class Scan:
+class Scan(Hinted):
     """Many sources as one table; made by :func:`shmarrow.scan`.
 
     Attributes
@@ -155,6 +155,8 @@ class Scan:
     Thread safety: may be shared, and forked. A source is seen as it was when it was first reached: one that is
     replaced meanwhile is seen by a new scan.
     """
+
+    _kind = "scan"
 
     __slots__ = (
         "_columns", "_filters", "_first", "_fragments", "_full", "_keys", "_limits", "_readers", "_skips", "schema"
@@ -446,11 +448,6 @@ class Scan:
             if found.names != self._full.names:
                 raise
             return i
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, "scan", name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {name: getattr(self, name) for name in Scan.__slots__ if name not in ("_readers", "_first")}

@@ -29,6 +29,7 @@ from shmarrow.errors import (
     counted,
     shown,
 )
+from shmarrow.habits import Hinted
 from shmarrow.memory import Location, Segment
 from shmarrow.objects import RECORD_BATCH, Stored, decode
 from shmarrow.store import protocol as p
@@ -72,7 +73,7 @@ _RAISE: Any = object()
 """Stands for no default."""
 
 
-class Store:
+class Store(Hinted):
     """A store of named objects in shared memory or a directory, open to any process with read permission.
 
     Parameters
@@ -136,6 +137,8 @@ class Store:
     array([1., 1., 1.])
     >>> store.delete("ones")
     """
+
+    _kind = "store"
 
     def __init__(
         self,

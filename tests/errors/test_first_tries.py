@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
-from shmarrow.habits import HABITS
+from shmarrow.habits import HINTS
 
 pl = pytest.importorskip("polars")
 pd = pytest.importorskip("pandas")
@@ -27,7 +27,11 @@ def things(tmp_path: Any) -> dict[str, list[Any]]:
             writer.write(TABLE)
     readers = [sa.ipc.open_file(tmp_path / "x.arrow"), sa.ipc.open_stream(tmp_path / "x.arrows"), TABLE.to_reader()]
     readers.append(sa.ipc.open_stream(open(tmp_path / "x.arrows", "rb")))  # noqa: SIM115
+    store = sa.Store(tmp_path / "store")
     return {
+        "store": [store],
+        "ring": [sa.Ring(tmp_path / "ring", like=TABLE.to_batches()[0])],
+        "shmarrow": [sa],
         "table": [TABLE],
         "batch": TABLE.to_batches(),
         "reader": readers,
@@ -36,15 +40,16 @@ def things(tmp_path: Any) -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.parametrize("what", HABITS)
-def test_a_sentence_says_what_does_it(what: str, things: dict[str, list[Any]]) -> None:
-    for thing in things[what]:
-        for name in set(HABITS[what]) - set(dir(type(thing))):
+@pytest.mark.parametrize("kind", ["table", "batch", "reader", "scan", "column", "store", "ring", "shmarrow"])
+def test_a_sentence_says_what_does_it(kind: str, things: dict[str, list[Any]]) -> None:
+    names = {name for kinds, names, _ in HINTS if kind in kinds.split() for name in names.split()}
+    assert names
+    for thing in things[kind]:
+        for name in names - set(dir(type(thing))) - set(dir(thing) if kind == "shmarrow" else ()):
             assert not hasattr(thing, name)
-            with pytest.raises(
-                AttributeError, match=f"^.{type(thing).__name__}. object has no attribute .{name}.; .*`"
-            ):
+            with pytest.raises(AttributeError, match=f"has no attribute .{name}.; .*`") as refused:
                 getattr(thing, name)
+            assert (refused.value.name, refused.value.obj is thing) == (name, kind != "shmarrow")
 
 
 def test_first_tries(things: dict[str, list[Any]]) -> None:
@@ -81,7 +86,7 @@ def test_what_the_sentences_say_is_so() -> None:
 
 
 def test_probes_find_nothing(things: dict[str, list[Any]]) -> None:
-    for thing in [each for several in things.values() for each in several]:
+    for thing in [each for kind in things for each in things[kind] if kind != "shmarrow"]:
         for name in ("__torch_function__", "__array_ufunc__", "__dataframe__", "_repr_png_", "__deepcopy__", "nothing"):
             assert getattr(thing, name, None) is None
         with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
