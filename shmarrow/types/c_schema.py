@@ -213,13 +213,28 @@ def ask(obj: object, method: str) -> Any:
     ------
     InvalidArgument
         If the method raises, with its error as the cause: it was read before, for example, or its query failed.
+    Unsupported
+        If a column of Polars holds Python objects.
     """
+    if obj.__class__.__module__.startswith("polars."):
+        _refuse_objects(obj)
     try:
         return getattr(obj, method)()
     except ShmarrowError:
         raise
     except Exception as error:
         raise InvalidArgument(f"{full_name(obj)}.{method}() failed: {type(error).__name__}: {error}") from error
+
+
+def _refuse_objects(obj: Any) -> None:
+    """Refuse Python objects in Polars, which exports each as 8 bytes that mean nothing to others, without metadata."""
+    dtypes = {obj.name: obj.dtype} if hasattr(obj, "dtype") else getattr(obj, "schema", {})
+    for name, dtype in dtypes.items():
+        if str(dtype) == "Object":
+            raise Unsupported(
+                f"column {name!r} of {full_name(obj)} holds Python objects, which have no Arrow type: "
+                "convert or drop it in polars"
+            )
 
 
 # --- export -------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ sa: Any = shmarrow  # untyped, as many calls here are wrong on purpose
 
 BATCH = sa.record_batch({"s": ["a", "bc", None], "n": [1, 2, 3]})
 VALUES = {"s": ["a", "bc", None], "n": [1, 2, 3]}
+OBJECTS = pl.DataFrame({"o": pl.Series([{1}, None], dtype=pl.Object)})
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
 
 
@@ -147,6 +148,13 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         sa.Unsupported,
         "b'_pli128' is polars' own: cast Int128 to Int64 or Decimal in polars",
     ),
+    "objects of a frame": (
+        lambda: sa.table(OBJECTS),
+        sa.Unsupported,
+        "column 'o' of polars.DataFrame holds Python objects",
+    ),
+    "objects of a series": (lambda: sa.array(OBJECTS["o"]), sa.Unsupported, "convert or drop it in polars"),
+    "objects in a batch": (lambda: sa.record_batch(OBJECTS), sa.Unsupported, "column 'o' of polars.DataFrame"),
     "dtype": (lambda: sa.array([1], np.complex64), T, "no Arrow type for the numpy dtype <class 'numpy.complex64'>"),
 }
 
