@@ -6,6 +6,8 @@ Invariants:
   racing writers. A killed writer leaves nothing behind;
 * an unavoidable temporary name starts with :data:`TEMP_PREFIX`, and its file is locked by the live writer: a file that
   can be locked exclusively is a leftover and may be removed;
+* where links are denied, as in some sandboxes, a file is written under a temporary name and renamed, without replacing
+  (``renameat2``) unless that is asked for;
 * temporary names are derived from the target name and a small number, so that a writer finds leftovers without listing
   the directory.
 """
@@ -19,11 +21,13 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 from zlib import crc32
 
 from shmarrow.buffer import Bytes
+from shmarrow.errors import Unsupported
 from shmarrow.memory.attached import MAX_CALL_BYTES, O_ATTACH
 from shmarrow.memory.location import (
     TEMP_PREFIX,
@@ -41,9 +45,17 @@ _LOCK_TRIES, _LOCK_PAUSE = 100, 0.001
 # 0 where unnamed files cannot be created, or not be linked.
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
 
+_unlinkable: set[str] = set()
+"""Directories in which an unnamed file could not be linked: files there get temporary names."""
+DENIED = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOENT})
+"""What a system says that denies links, or has no ``/proc`` to name an unnamed file by."""
+_NO_FALLOCATE = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
+
 # Since Linux 5.14.
 _MADV_POPULATE_WRITE = 23
 _NUMBERED_NAMES = 64
+_ZEROS = 1 << 20
 _POPULATE_FROM = 1 << 24
 _POPULATE_PIECE = 1 << 23
 _POPULATE_THREADS = 4
@@ -54,7 +66,7 @@ MAX_CALL_PIECES = 1024
 
 def open_unnamed(directory: str, bits: int = 0o600, dir_fd: int | None = None) -> int | None:
     """Open a new unnamed file; None if the platform or the file system has none."""
-    if not _O_TMPFILE:
+    if not _O_TMPFILE or directory in _unlinkable:
         return None
     try:
         return os.open(directory, _O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, bits, dir_fd=dir_fd)
@@ -68,6 +80,59 @@ def link_unnamed(fd: int, path: str, dir_fd: int | None = None) -> None:
     """Link an unnamed file at ``path``, which must not exist; ``dir_fd`` is the directory of a relative path."""
     # src_dir_fd is ignored for an absolute path, but makes Python call linkat, which follows the link in /proc.
     os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, dst_dir_fd=dir_fd, follow_symlinks=True)
+
+
+def name_files_in(directory: str) -> None:
+    """Write files in a directory under temporary names from now on, as unnamed ones cannot be linked there."""
+    _unlinkable.add(directory)
+
+
+def rename_new(source: str, target: str) -> None:
+    """Give a file its final name, which must not exist.
+
+    Raises
+    ------
+    FileExistsError
+        If it does.
+    Unsupported
+        If the system allows neither links nor to rename without replacing.
+    """
+    try:
+        os.link(source, target)
+        with suppress(OSError):
+            os.unlink(source)
+        return
+    except OSError as error:
+        if error.errno not in DENIED:
+            raise
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE
+    if not hasattr(libc, "renameat2") or libc.renameat2(_AT_FDCWD, *words):
+        code = ctypes.get_errno()
+        if code in (errno.EEXIST, errno.ENOENT):
+            raise OSError(code, os.strerror(code))
+        raise Unsupported(
+            f"cannot publish {target!r} without replacing what may be there: the system or file system allows neither "
+            f"hard links nor renameat2 ({os.strerror(code)})",
+            hint="pass overwrite=True, or use a file system such as tmpfs or ext4, outside of the sandbox",
+        )
+
+
+def allocate(fd: int, start: int, size: int) -> None:
+    """Reserve space for bytes of a file that nobody has written; without ``fallocate``, by writing zeros."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(fd, start, size)
+            return
+        except OSError as error:
+            if error.errno not in _NO_FALLOCATE:
+                raise
+    zeros = bytes(min(size, _ZEROS))
+    while size > 0:
+        done = os.pwrite(fd, zeros[: min(size, _ZEROS)], start)
+        start, size = start + done, size - done
 
 
 def temp_paths(path: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from contextlib import suppress
 
 from shmarrow.errors import InvalidArgument, InvalidType, ObjectExists, StorageError, Unsupported, storage_error
@@ -54,6 +55,8 @@ def resolve(where: Location) -> tuple[str, str]:
     ------
     InvalidArgument, InvalidType
         If it is not a valid name.
+    Unsupported
+        For ``shm:NAME`` on Linux without ``/dev/shm``.
     """
     try:
         name = decoded(where)
@@ -82,6 +85,8 @@ def resolve(where: Location) -> tuple[str, str]:
             )
         return name, name
     posix = is_posix(name) or not _HAS_SHM
+    if not _HAS_SHM and sys.platform == "linux":  # whose objects are files there
+        check_shm(name)
     scheme, _, short = raw.partition(b":")
     size, most = len(short), POSIX_NAME_MAX if posix else SHM_NAME_MAX
     if not proper or "/" in last or size > most:
@@ -100,11 +105,13 @@ def check_shm(name: str) -> None:
     Unsupported
         If it is ``posix:NAME``, or there is no ``/dev/shm``.
     """
-    if is_posix(name) or not os.path.isdir(SHM_DIRECTORY):
+    if not os.path.isdir(SHM_DIRECTORY):
         raise Unsupported(
-            f"cannot use {name!r}: stores and rings in shared memory are files in {SHM_DIRECTORY}; on Linux, mount a "
-            "tmpfs there if there is none; on other platforms, use a path"
+            f"cannot use {name!r}: there is no directory {SHM_DIRECTORY}; on Linux, mount a tmpfs there; on "
+            "other platforms, use a path instead"
         )
+    if is_posix(name):
+        raise Unsupported(f"cannot use {name!r}: stores and rings in shared memory are files in {SHM_DIRECTORY}")
 
 
 def is_shm(name: str) -> bool:

@@ -20,16 +20,20 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import Bytes, as_bytes
-from shmarrow.errors import InvalidArgument, StorageError
+from shmarrow.errors import InvalidArgument, StorageError, Unsupported
 from shmarrow.memory.attached import MAX_CALL_BYTES
 from shmarrow.memory.files import (
+    DENIED,
+    allocate,
     link_temp,
     link_unnamed,
     lock_shared,
+    name_files_in,
     open_named,
     open_unnamed,
     populate,
     pwrite_all,
+    rename_new,
     sync_directory,
     temp_paths,
 )
@@ -186,6 +190,8 @@ class SegmentWriter(Sink):
         self._durable = durable
         self._reserved = 0
         self._torn = False
+        self._given = False
+        """Whether others have the descriptor."""
         self._maps: list[Bytes] = []
         super().__init__(f"the writer of {name!r}")
         try:
@@ -295,6 +301,7 @@ class SegmentWriter(Sink):
     @operation
     def fileno(self) -> int:
         """Return the descriptor of the file being written."""
+        self._given = True
         return self._fd
 
     def _mend(self) -> None:
@@ -313,7 +320,7 @@ class SegmentWriter(Sink):
         while True:
             self._torn = True
             try:
-                os.posix_fallocate(self._fd, start, size - start)
+                allocate(self._fd, start, size - start)
                 break
             except OSError as error:
                 os.ftruncate(self._fd, start)  # ext4 keeps partially allocated blocks
@@ -354,7 +361,13 @@ class SegmentWriter(Sink):
             os.fchmod(self._fd, self._mode if same_group else self._mode & ~0o070)  # these bits are for another group
         if self._durable:
             os.fsync(self._fd)
-        self._link()
+        try:
+            self._link()
+        except OSError as error:
+            if self._temp is not None or error.errno not in DENIED or isinstance(error, StorageError):
+                raise
+            self._move()
+            return self._publish()
         if self._durable:
             sync_directory(os.path.dirname(self.path))
 
@@ -379,14 +392,31 @@ class SegmentWriter(Sink):
             lock_shared(self._fd)
             for temp in temp_paths(self.path):
                 self._temp = temp  # before it is linked: an interrupt leaves nothing behind
-                if link_temp(self._fd, temp):
-                    break
+                try:
+                    if link_temp(self._fd, temp):
+                        break
+                except OSError:
+                    self._temp = None
+                    raise
         assert self._temp is not None
-        if not self._overwrite:
-            os.link(self._temp, self.path)
-        else:
-            os.replace(self._temp, self.path)
-            self._temp = None
+        (os.replace if self._overwrite else rename_new)(self._temp, self.path)
+        self._temp = None
+
+    def _move(self) -> None:
+        """Copy an unnamed file that cannot be linked into one with a temporary name."""
+        directory = os.path.dirname(self.path)
+        name_files_in(directory)
+        if self._given:
+            raise Unsupported(f"cannot publish {self.name!r}: hard links are denied in {directory!r}")
+        fd, self._temp = open_named(self.path)
+        unnamed, self._fd, self._file = self._fd, fd, os.fstat(fd)
+        self._maps.clear()  # they are views of the file that goes
+        try:
+            done = 0
+            while done < self.size:
+                done += os.sendfile(fd, unnamed, done, self.size - done)
+        finally:
+            os.close(unnamed)
 
     def _drop(self) -> None:
         self._maps.clear()

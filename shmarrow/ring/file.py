@@ -25,7 +25,7 @@ import weakref
 from typing import Any
 
 from shmarrow import memory
-from shmarrow.errors import ObjectExists, ObjectNotFound, StorageError, storage_error
+from shmarrow.errors import ObjectExists, ObjectNotFound, StorageError, Unsupported, storage_error
 from shmarrow.memory.files import populate
 from shmarrow.memory.futex import Futexes
 from shmarrow.memory.location import Location, check_shm, is_shm, resolve
@@ -93,7 +93,7 @@ class RingFile:
                 pages = map_file(fd, p.CONTROL_SIZE, name, None, mmap.PROT_READ | mmap.PROT_WRITE)
             # Another open file, as the locks of one that is mapped would last as long as the last array.
             flags = (os.O_RDONLY if writable is None else os.O_RDWR) | os.O_CLOEXEC
-            self.locks = Exclusive(os.open(f"/proc/self/fd/{fd}", flags), of_file=True)
+            self.locks = _locks_of(fd, flags, name)
         except OSError as error:
             raise storage_error(error, "map the ring", name) from None
         self.head = data[p.CONTROL_SIZE : p.CONTROL_SIZE + geometry.head_size]
@@ -277,7 +277,26 @@ def _resolved(where: Location) -> tuple[str, str]:
     return name, path
 
 
-def _create(where: Location, geometry: Geometry, head: bytes, mode: int) -> RingFile:
+def _locks_of(fd: int, flags: int, name: str) -> Exclusive:
+    """Open the file again for its locks; Unsupported if the system has none that belong to an open file."""
+    lack = "/proc, through which a file is opened again"
+    try:
+        again = os.open(f"/proc/self/fd/{fd}", flags)
+        try:
+            lack = "locks of open files (F_OFD_SETLK)"
+            locks = Exclusive(again, of_file=True)
+            locks.fence()
+            return locks
+        except BaseException:
+            os.close(again)
+            raise
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EPERM):
+            raise
+        raise Unsupported(f"cannot open the ring {name!r}: the system has no {lack} ({error.strerror})") from None
+
+
+def _create(where: Location, geometry: Geometry, head: bytes, mode: int, again: bool = False) -> RingFile:
     writer = memory.create(where, mode=mode)
     ring = None
     try:
@@ -290,9 +309,11 @@ def _create(where: Location, geometry: Geometry, head: bytes, mode: int) -> Ring
         ring.words[p.WRITER] = os.getpid()
         populate(ring.data)
         writer.close()
-    except BaseException:
+    except BaseException as error:
         writer.abort()
         if ring is not None:
             ring.close()
+        if ring is not None and isinstance(error, Unsupported) and not again:  # unnamed files cannot be linked
+            return _create(where, geometry, head, mode, again=True)
         raise
     return ring

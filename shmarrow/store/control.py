@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
+from shmarrow.memory.files import allocate
 from shmarrow.memory.locks import ORDERED
 from shmarrow.store import protocol as p
 
@@ -179,7 +180,7 @@ class ControlFile:
 
     def _allocate(self, start: int, size: int, what: str) -> None:
         try:
-            os.posix_fallocate(self.fd, start, size)
+            allocate(self.fd, start, size)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT) and start:
                 status = os.fstatvfs(self.fd)

@@ -37,7 +37,7 @@ from shmarrow.errors import (
     storage_error,
 )
 from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.memory.files import link_unnamed, open_unnamed, sync_directory
+from shmarrow.memory.files import DENIED, allocate, link_unnamed, open_unnamed, sync_directory
 from shmarrow.memory.formats import head_of, recognized
 from shmarrow.memory.location import check_shm, decoded, is_shm
 from shmarrow.memory.locks import LOCKED, identity, try_lock
@@ -144,11 +144,31 @@ class Directory:
         """
         fd = open_unnamed(".", bits, self.fd)
         if fd is None:
-            raise Unsupported(
-                f"cannot write to the store {self.name!r}: its file system has no unnamed files (O_TMPFILE); use one "
-                "such as tmpfs, ext4, XFS or Btrfs"
-            )
+            lack = "its file system has no unnamed files (O_TMPFILE); use one such as tmpfs, ext4, XFS or Btrfs"
+            if not os.path.isdir("/proc/self/fd"):
+                lack = "there is no /proc, by which unnamed files get their names; mount it"
+            raise Unsupported(f"cannot write to the store {self.name!r}: {lack}")
         return fd
+
+    def link(self, fd: int, file: str) -> None:
+        """Give an unnamed file a name, which must not exist.
+
+        Raises
+        ------
+        FileExistsError
+            If it does.
+        Unsupported
+            If the system denies hard links, which stores need.
+        """
+        try:
+            link_unnamed(fd, file, self.fd)
+        except OSError as error:
+            if error.errno not in DENIED or error.errno == errno.ENOENT:
+                raise
+            raise Unsupported(
+                f"cannot write to the store {self.name!r}: {os.strerror(error.errno)}, when a file was linked; stores "
+                "need hard links and /proc, which some sandboxes deny"
+            ) from None
 
     @property
     def given(self) -> tuple[int, int]:
@@ -460,7 +480,7 @@ def _new_file(directory: Directory, mode: int, data: bytes, size: int) -> Iterat
     try:
         directory.give(fd)
         if size:
-            os.posix_fallocate(fd, 0, size)
+            allocate(fd, 0, size)
         os.pwrite(fd, data, 0)
         os.fchmod(fd, mode)
         if data:
@@ -472,7 +492,7 @@ def _new_file(directory: Directory, mode: int, data: bytes, size: int) -> Iterat
 
 def _linked(directory: Directory, fd: int, file: str) -> bool:
     try:
-        link_unnamed(fd, file, directory.fd)
+        directory.link(fd, file)
     except FileExistsError:
         return False
     return True

@@ -438,7 +438,7 @@ class Transaction:
                 try:
                     for part, source in enumerate(parts, 1):
                         self._link_part(source, number, part)
-                    link_unnamed(fd, file_name(number), directory.fd)
+                    directory.link(fd, file_name(number))
                     self.state["file"] = number
                     return number
                 except FileExistsError:

@@ -474,7 +474,7 @@ def test_nanoseconds_that_would_wrap_are_refused() -> None:
     with pytest.raises(sa.InvalidData, match="cannot hold"):
         dates.cast(sa.schema([("x", sa.timestamp("ns"))]))
     assert dates[:1].cast(sa.schema([("x", sa.timestamp("ns"))])).to_pandas()["x"][0] == pd.Timestamp("1970-01-02")
-    with pytest.raises(sa.ShmarrowError, match="year 29349"):
+    with pytest.raises(sa.ShmarrowError, match="29349"):
         sa.array([10**7], sa.date32()).to_pandas()
 
 
