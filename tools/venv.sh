@@ -2,7 +2,8 @@
 # Creates an environment in the project root, or updates it. Needs only Python 3.11 or newer.
 #   venv.sh         .venv, with all that developers need, in the versions of requirements/dev.txt
 #   venv.sh demo    .venv, with what `make demo` needs only, in these versions
-#   venv.sh other   .venv-other, with what unit tests need, in these versions, for the newest other Python that is found
+#   venv.sh other   .venv-other, with what unit tests need, for the newest other Python that is found: in these versions,
+#                   or from Python 3.14 on in the newest ones
 #   venv.sh latest  .venv-latest, with the newest versions that pyproject.toml allows
 #   venv.sh lowest  .venv-lowest, with the lowest ones
 #   venv.sh names   no environment: prints the extras and dependency groups that requirements/dev.txt covers
@@ -92,6 +93,8 @@ case $kind in
     *) size='up to 2.6 GB, two minutes or more' ;;
 esac
 version=$("$python" -c 'import platform; print(platform.python_version())')
+# For newer ones, the locked versions of some packages have no wheels.
+[ "$kind" != other ] || "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || versions=--upgrade
 say "installing into $folder, for Python $version: $names ($size)"
 
 # Python compiles what is imported; compiling every file of every package here would take longer.

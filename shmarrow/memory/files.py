@@ -135,6 +135,13 @@ def allocate(fd: int, start: int, size: int) -> None:
         start, size = start + done, size - done
 
 
+def copy_file(source: int, target: int, size: int) -> None:
+    """Copy the first ``size`` bytes of a file to the position of another one."""
+    done = 0
+    while done < size:
+        done += os.sendfile(target, source, done, size - done)
+
+
 def temp_paths(path: str) -> Iterator[str]:
     """Return distinct temporary names for a writer of ``path``, in the order to try: an endless iterator."""
     directory, slash, target = path.rpartition("/")

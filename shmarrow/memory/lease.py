@@ -177,14 +177,19 @@ def _sweep(failed: bool = False) -> None:
     while (_dropped or failed) and _lock.acquire(blocking=False):
         failed = False
         try:
-            while _dropped:
-                address, size = _dropped.pop()
-                _held.pop(address, None)
-                _libc.munmap(address, size)
-            if _helper is not None and not _held:
-                signal.pthread_kill(_helper[1], _SIGNAL)
+            _unmap()
         finally:
             _lock.release()
+
+
+def _unmap() -> None:
+    """Unmap what was dropped; called with the lock."""
+    while _dropped:
+        address, size = _dropped.pop()
+        _held.pop(address, None)
+        _libc.munmap(address, size)
+    if _helper is not None and not _held:
+        signal.pthread_kill(_helper[1], _SIGNAL)
 
 
 def _after_fork(child: bool = False) -> None:

@@ -25,6 +25,7 @@ from shmarrow.memory.attached import MAX_CALL_BYTES
 from shmarrow.memory.files import (
     DENIED,
     allocate,
+    copy_file,
     link_temp,
     link_unnamed,
     lock_shared,
@@ -412,9 +413,7 @@ class SegmentWriter(Sink):
         unnamed, self._fd, self._file = self._fd, fd, os.fstat(fd)
         self._maps.clear()  # they are views of the file that goes
         try:
-            done = 0
-            while done < self.size:
-                done += os.sendfile(fd, unnamed, done, self.size - done)
+            copy_file(unnamed, fd, self.size)
         finally:
             os.close(unnamed)
 
