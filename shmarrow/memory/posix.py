@@ -24,7 +24,6 @@ from contextlib import suppress
 from typing import Any
 
 from shmarrow.errors import StorageError, optional
-from shmarrow.memory.files import allocate
 
 _ROOM, _TRAILER = 64, struct.Struct("=8sQQqq")
 _BEGUN, _WHOLE = b"shmarrow", b"SHMARROW"
@@ -78,7 +77,7 @@ def publish(path: str, size: int, fill: Callable[[memoryview], None], mode: int,
             remove(path)
     try:
         if sys.platform == "linux":  # where storing into a full file system would end the process
-            allocate(fd, 0, total)
+            os.posix_fallocate(fd, 0, total)
         with suppress(OSError):  # not on every system; then the umask has been applied
             os.fchmod(fd, mode)
         with mmap.mmap(fd, total) as target:
