@@ -101,7 +101,7 @@ def test_a_release_has_its_files_and_one_version() -> None:
 
 
 def test_the_recipe_for_conda_has_the_requirements_of_the_package() -> None:
-    """conda-forge calls flatbuffers python-flatbuffers, as its flatbuffers is the compiler; it has all for any Python."""
+    """conda-forge calls flatbuffers python-flatbuffers, as its flatbuffers is the compiler; no line has a condition."""
     yaml = pytest.importorskip("yaml", reason="the package pyyaml is not installed")
     text = (ROOT / "packaging" / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
     recipe = yaml.safe_load(text.replace("${{ python_min }}", yaml.safe_load(text)["context"]["python_min"]))
