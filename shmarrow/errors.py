@@ -406,19 +406,19 @@ class Limits(Settings):
         1,000 times their compressed size, and at least 1 GiB.
     dictionary_bytes : int
         Bytes of all dictionaries that one reader holds, decompressed, deltas included.
-    trust : bool
+    unchecked : bool
         True exports arrays to other libraries without checking their values first. Only for data written by your own
         code: invalid offsets, views, indices or UTF-8 can crash the process or leak its memory.
     """
 
-    __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables", "trust")
+    __slots__ = ("buffers", "decompressed_bytes", "depth", "dictionary_bytes", "metadata_bytes", "tables", "unchecked")
     metadata_bytes: int
     tables: int
     depth: int
     buffers: int
     decompressed_bytes: int | None
     dictionary_bytes: int
-    trust: bool
+    unchecked: bool
 
     def __init__(
         self,
@@ -428,13 +428,13 @@ class Limits(Settings):
         buffers: int = 10_000_000,
         decompressed_bytes: int | None = None,
         dictionary_bytes: int = 1 << 36,
-        trust: bool = False,
+        unchecked: bool = False,
     ) -> None:
         self._fix(locals())
-        if not isinstance(trust, bool):
-            raise InvalidArgument(f"Limits.trust must be a bool, found {shown(trust)}")
+        if not isinstance(unchecked, bool):
+            raise InvalidArgument(f"Limits.unchecked must be a bool, found {shown(unchecked)}")
         for name, value in self._values().items():
-            if name == "trust" or (name == "decompressed_bytes" and value is None):
+            if name == "unchecked" or (name == "decompressed_bytes" and value is None):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InvalidArgument(f"Limits.{name} must be an int of at least 1, found {shown(value)}")
@@ -452,13 +452,13 @@ MORE_MEMORY = "if you trust the data and have the memory, raise the limit, as in
 """The hint of an error about ``decompressed_bytes`` or ``dictionary_bytes``."""
 
 
-def as_limits(limits: Any, trust: bool = False) -> Limits:
-    """Return the limits of a call, with ``trust`` applied; InvalidType for anything else."""
+def as_limits(limits: Any, unchecked: bool = False) -> Limits:
+    """Return the limits of a call, with ``unchecked`` applied; InvalidType for anything else."""
     if not isinstance(limits, Limits):
         raise InvalidType(f"limits must be a shmarrow.Limits, found {shown(limits)}")
-    if not isinstance(trust, bool):
-        raise InvalidType(f"trust must be True or False, found {shown(trust)}")
-    return Limits(**{**limits._values(), "trust": True}) if trust and not limits.trust else limits
+    if not isinstance(unchecked, bool):
+        raise InvalidType(f"unchecked must be True or False, found {shown(unchecked)}")
+    return Limits(**{**limits._values(), "unchecked": True}) if unchecked and not limits.unchecked else limits
 
 
 EXPANDED_VALUES = 1 << 24

@@ -18,6 +18,7 @@ from shmarrow import display
 from shmarrow.display import parse_size
 from shmarrow.display import size as size_text
 from shmarrow.errors import MORE_MEMORY, Limits, printable
+from shmarrow.store.directory import NOT_ACCEPTED
 
 Run = Callable[[argparse.Namespace], int]
 Argument = tuple[tuple[str, ...], dict[str, Any]]
@@ -143,8 +144,7 @@ _IN_A_SHELL: dict[str | None, str | None] = {
     "shmarrow.Ring opens it": "`shmarrow info` describes it",
     "open it and pass the file object": "- stands for standard input or output",
     "pass one of the files in it; shmarrow.Store opens a store": None,
-    "that user could plant or replace objects: choose another directory, or pass trust=USER, or trust=True to trust "
-    "anyone": "that user could plant or replace objects: choose another directory, or pass --trust to accept it",
+    NOT_ACCEPTED: "that user could plant or replace objects: choose another directory, or pass --trust to accept it",
 }
 """Hints for programs, and those for a shell in place of them."""
 

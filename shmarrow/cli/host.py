@@ -35,7 +35,7 @@ def opened(arguments: argparse.Namespace, where: str | None = None, guess: bool 
     """Open the store of a command; errors about missing names suggest similar ones, unless it deletes."""
     where = where or arguments.store
     try:
-        store = sa.Store(where, trust=arguments.trust, create=False)
+        store = sa.Store(where, accept_users=arguments.trust, create=False)
     except sa.StorageError as error:
         if is_ring(where):
             error.hint = f"{where} is a ring: `shmarrow info {where}` describes it"
@@ -113,7 +113,7 @@ def look(where: str, trust: bool) -> dict[str, Any] | None:
     try:
         if ring:
             return known | ring_state(where, trust)
-        with sa.Store(where, create=False, trust=trust) as store:
+        with sa.Store(where, create=False, accept_users=trust) as store:
             return known | holdings(store)
     except (sa.ObjectNotFound, FileNotFoundError):
         return None

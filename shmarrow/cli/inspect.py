@@ -210,7 +210,7 @@ def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
         return None
     from shmarrow.cli.host import described
 
-    with sa.Store(place[0], trust=arguments.trust, create=False) as store:
+    with sa.Store(place[0], accept_users=arguments.trust, create=False) as store:
         return {"store": store.name, **described(store.info(place[1]))}
 
 

@@ -288,9 +288,9 @@ def put(arguments: argparse.Namespace) -> int:
 def _made(arguments: argparse.Namespace) -> sa.Store:
     """The store of ``put``, which may be a new one."""
     try:
-        return sa.Store(arguments.store, trust=arguments.trust, create=False)
+        return sa.Store(arguments.store, accept_users=arguments.trust, create=False)
     except sa.ObjectNotFound:
-        store = sa.Store(arguments.store, trust=arguments.trust)
+        store = sa.Store(arguments.store, accept_users=arguments.trust)
         if not arguments.json:
             print(f"created the store {printable(arguments.store)!r}", file=sys.stderr)
         return store

@@ -84,12 +84,12 @@ def collect(arguments: argparse.Namespace) -> int:
 def rescue(arguments: argparse.Namespace) -> int:
     """Copy the objects of a damaged store that can be read into another one."""
     try:
-        new, is_new = sa.Store(arguments.new, trust=arguments.trust, create=False), False
+        new, is_new = sa.Store(arguments.new, accept_users=arguments.trust, create=False), False
     except sa.ObjectNotFound:
-        new, is_new = sa.Store(arguments.new, trust=arguments.trust), True
+        new, is_new = sa.Store(arguments.new, accept_users=arguments.trust), True
     with new:
         try:
-            lost = new.rescue(arguments.store, trust=arguments.trust)
+            lost = new.rescue(arguments.store, accept_users=arguments.trust)
         except sa.ShmarrowError:
             if is_new:
                 new.destroy()

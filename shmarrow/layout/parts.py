@@ -62,12 +62,12 @@ class Parts(Protocol):
     ----------
     type : DataType
         The type of the array; an extension type has the parts of its storage.
-    trust : bool
-        Whether the values may be passed to other libraries unchecked; see :attr:`Limits.trust`.
+    unchecked : bool
+        Whether the values may be passed to other libraries unchecked; see :attr:`Limits.unchecked`.
     """
 
     type: Any
-    trust: bool = False
+    unchecked: bool = False
 
     def node(self) -> Node:
         """Return length, null count and offset; raise InvalidData if they are impossible."""
@@ -111,7 +111,7 @@ def assemble(parts: Parts) -> Any:
     array._check_structure()
     if valid is not None:
         array = array._storage._with_nulls(valid)._with(type=type)
-    array._safe = TRUSTED if parts.trust else None
+    array._safe = TRUSTED if parts.unchecked else None
     return array
 
 

@@ -124,7 +124,7 @@ def too_many(array: Any, what: str) -> LimitExceeded:
     """Return the error for an array that foreign code could expand far beyond its size."""
     return LimitExceeded(
         f"{clip(str(array._type), 200)}: {what}; at most {EXPORTED_SLOTS:,} are exported to other libraries, which may "
-        "run out of memory over them: take slices, or open the data with trust=True"
+        "run out of memory over them: take slices, or open the data with unchecked=True"
     )
 
 

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
 
 
-def decode(segment: Segment, trust: bool = False) -> Stored:
+def decode(segment: Segment, unchecked: bool = False) -> Stored:
     """Decode the value in a segment, zero-copy.
 
     Parameters
     ----------
     segment : Segment
         An object written by :func:`encode`, or any Arrow file, stream or tensor.
-    trust : bool
+    unchecked : bool
         Export arrays to other libraries without checking their values first.
 
     Raises
@@ -49,8 +49,8 @@ def decode(segment: Segment, trust: bool = False) -> Stored:
     """
     data = segment.data
     if data.data[: len(MAGIC)] != MAGIC:
-        return _message(segment, data, trust)
-    limits = _TRUSTING if trust is True else as_limits(DEFAULT_LIMITS, trust)
+        return _message(segment, data, unchecked)
+    limits = _TRUSTING if unchecked is True else as_limits(DEFAULT_LIMITS, unchecked)
     file = FileBatches(Source(segment.name, data, mapped=True), limits)
     metadata = file.footer.metadata
     if BUNDLE_KEY in metadata:
@@ -118,11 +118,11 @@ def read_first_tensor(segment: Segment) -> Tensor | SparseTensor:
     return read_tensor(segment)
 
 
-def _message(segment: Segment, data: Bytes, trust: bool) -> Stored:
+def _message(segment: Segment, data: Bytes, unchecked: bool) -> Stored:
     """Decode a segment that begins with a message: a tensor, or a stream's schema."""
     header, start = header_of(data, segment.name)
     if isinstance(header, Message) and header.kind == "Schema":
-        table = read_stream(segment, as_limits(DEFAULT_LIMITS, trust))
+        table = read_stream(segment, as_limits(DEFAULT_LIMITS, unchecked))
         return _taken(table.schema, table.batches, first_metadata(table.batches))
     return (
         _of_tensor(data, segment.name, header, start) if isinstance(header, DenseHeader) else read_first_tensor(segment)

@@ -223,7 +223,7 @@ def _check_owner(status: os.stat_result, trusted: Trusted, name: str) -> None:
         errno.EPERM,
         reason,
         where=[(f"cannot open the ring {name!r}",)],
-        hint="that user could change frames while they are read: pass trust=USER, or trust=True to trust anyone",
+        hint="that user could change frames while they are read: pass accept_users=USER, or True",
     )
 
 

@@ -44,7 +44,7 @@ from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing
 from shmarrow.ring.frames import Reader, Slot, frames_like
 from shmarrow.ring.protocol import CLOSED, HELD, MISSED, NEWEST, SEQUENCES, TAKEN, WAITS
 from shmarrow.store.arguments import as_timeout
-from shmarrow.store.directory import Trust, as_trust
+from shmarrow.store.directory import Users, as_users
 
 T = TypeVar("T")
 _POLICIES = {number: name for name, number in p.POLICIES.items()}
@@ -136,7 +136,7 @@ class Ring(Hinted):
         Seconds to wait for the ring to be created, for each frame, or with ``"all"`` for a slot; None waits forever.
     mode : int
         Permission bits of a new ring. Readers need write permission, as they note their positions.
-    trust : bool, int, str, or several of these
+    accept_users : bool, int, str, or several of these
         Users, besides this one and root, who may own the ring: they could change frames while they are read. True
         trusts anyone.
 
@@ -192,13 +192,13 @@ class Ring(Hinted):
         policy: str | None = None,
         timeout: float | None = None,
         mode: int = 0o600,
-        trust: Trust = False,
+        accept_users: Users = False,
     ) -> None:
         self._lock = _thread.RLock()  # as it knows its owner
         self._writing = False
         self._timeout = as_timeout(timeout)
         self._limit = math.inf if self._timeout is None else self._timeout
-        self._trust = as_trust(trust)
+        self._accept_users = as_users(accept_users)
         if policy is not None and policy not in p.POLICIES:
             raise InvalidArgument(f"policy must be one of {list(p.POLICIES)}, found {shown(policy)}")
         if like is None and slots is not None:
@@ -211,9 +211,9 @@ class Ring(Hinted):
         if like is not None:
             number = p.POLICIES[policy or "latest"]
             self._frames: Any = frames_like(like)
-            file = open_for_writing(where, self._frames, slots, number, mode, self._trust)
+            file = open_for_writing(where, self._frames, slots, number, mode, self._accept_users)
         else:
-            file = _wait_for(where, self._limit, self._trust)
+            file = _wait_for(where, self._limit, self._accept_users)
         self.name = file.name
         self._file = file
         self._words = file.words
@@ -600,7 +600,7 @@ class Ring(Hinted):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check()
-        return partial(Ring, timeout=self._timeout, trust=self._trust), (self._file.location,)
+        return partial(Ring, timeout=self._timeout, accept_users=self._accept_users), (self._file.location,)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "reader" if self._entry else "writer"
@@ -673,9 +673,9 @@ def state_of(file: RingFile) -> RingInfo:
     )
 
 
-def ring_info(where: Location, trust: Trust = False) -> RingInfo:
+def ring_info(where: Location, accept_users: Users = False) -> RingInfo:
     """Return the state of a ring, without being one of its readers. Errors are those of :class:`Ring`."""
-    file = open_file(where, None, as_trust(trust))
+    file = open_file(where, None, as_users(accept_users))
     try:
         return state_of(file)
     finally:

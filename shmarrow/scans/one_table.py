@@ -70,7 +70,7 @@ def scan(
     partitioning: str | None = "hive",
     names: str | Iterable[str] | None = None,
     limits: Limits = DEFAULT_LIMITS,
-    trust: bool = False,
+    unchecked: bool = False,
     survive: bool = False,
 ) -> Scan:
     """Read many files and streams as one table, as far as their rows are asked for.
@@ -95,7 +95,7 @@ def scan(
         Objects of a store: a pattern such as ``"train-*"``, or names; by default all.
     limits : Limits, optional
         Bounds on what is accepted.
-    trust : bool
+    unchecked : bool
         True skips the checks of values before arrays are exported, see :func:`shmarrow.ipc.open_file`.
     survive : bool
         True keeps the values of views if a file is truncated, see :func:`shmarrow.ipc.open_file`; not for stores, whose
@@ -130,7 +130,7 @@ def scan(
         fragments = [fragment._replace(keys=()) for fragment in fragments]
     if survive:
         fragments = [fragment._replace(survive=_is_file(fragment)) for fragment in fragments]
-    made = Scan(fragments, None if schema is None else checked_schema(schema), as_limits(limits, trust))
+    made = Scan(fragments, None if schema is None else checked_schema(schema), as_limits(limits, unchecked))
     made = made if filters is None else made.where(filters)
     return made if columns is None else made.select(columns)
 

@@ -119,7 +119,7 @@ def _looked_at(store: Store, name: str) -> Segment:
 # --- finding ------------------------------------------------------------------------------------------------------
 
 
-def find(source: Any, names: str | Iterable[str] | None = None, trust: bool = False) -> list[Fragment]:
+def find(source: Any, names: str | Iterable[str] | None = None, accept_users: bool = False) -> list[Fragment]:
     """Find everything that a source leads to, in order, without opening it.
 
     Parameters
@@ -128,7 +128,7 @@ def find(source: Any, names: str | Iterable[str] | None = None, trust: bool = Fa
         One of the table above.
     names : str or sequence of str, optional
         Objects of a store: a pattern such as ``"train-*"``, or names; by default all.
-    trust : bool
+    accept_users : bool
         Accept stores that other users own or may write to.
 
     Raises
@@ -146,11 +146,11 @@ def find(source: Any, names: str | Iterable[str] | None = None, trust: bool = Fa
         source = decoded(source)
         path = source.replace(SHM_SCHEME, f"{SHM_DIRECTORY}/", 1) if is_shm(source) else os.path.expanduser(source)
         if has_store(path):
-            source = _store(source.rstrip("/"), trust)
+            source = _store(source.rstrip("/"), accept_users)
         elif names is None:
-            return list(_named(source, path, trust))
+            return list(_named(source, path, accept_users))
     if names is None and isinstance(source, (list, tuple)) and not _are_batches(source):
-        return [fragment for part in source for fragment in find(part, None, trust)]
+        return [fragment for part in source for fragment in find(part, None, accept_users)]
     from shmarrow.store import Store  # which files do not need
 
     if isinstance(source, Store):
@@ -160,10 +160,10 @@ def find(source: Any, names: str | Iterable[str] | None = None, trust: bool = Fa
     return [Fragment(_readable(source))]
 
 
-def _store(where: str, trust: bool) -> Store:
+def _store(where: str, accept_users: bool) -> Store:
     from shmarrow.store import Store
 
-    return Store(where, create=False, trust=trust)
+    return Store(where, create=False, accept_users=accept_users)
 
 
 def leads_to_one(source: Any, fragments: Sequence[Fragment]) -> bool:
@@ -171,35 +171,35 @@ def leads_to_one(source: Any, fragments: Sequence[Fragment]) -> bool:
     return len(fragments) == 1 and str(fragments[0]) == source
 
 
-def _named(source: str, path: str, trust: bool) -> Iterator[Fragment]:
+def _named(source: str, path: str, accept_users: bool) -> Iterator[Fragment]:
     """The files of a path, a name or a pattern, or objects of a store."""
     if os.path.isdir(path):
-        yield from _of_directory(path, (), trust)
+        yield from _of_directory(path, (), accept_users)
     elif os.path.lexists(path):
         yield Fragment(source)
     elif (parts := split_name(source)) is not None:
-        store = _store(parts[0], trust)
+        store = _store(parts[0], accept_users)
         yield from [Fragment(name, store) for name in _matching(store, parts[1])]
     elif glob.has_magic(path):
-        yield from _matches(path, is_shm(source), trust)
+        yield from _matches(path, is_shm(source), accept_users)
     else:
         yield Fragment(source)
         memory.attach(source).close()  # raises the error, with its hints
 
 
-def _of_directory(directory: str, keys: Keys, trust: bool) -> list[Fragment]:
+def _of_directory(directory: str, keys: Keys, accept_users: bool) -> list[Fragment]:
     """What is in a directory and its directories, in order, without the files that one of its directories replaces."""
     replaced: set[str] = set()
-    fragments = list(_files(directory.rstrip("/") or "/", keys, (), trust, replaced))
+    fragments = list(_files(directory.rstrip("/") or "/", keys, (), accept_users, replaced))
     return sorted([fragment for fragment in fragments if fragment.where not in replaced], key=str)
 
 
 def _files(
-    directory: str, keys: Keys, above: tuple[tuple[int, int], ...], trust: bool, replaced: set[str]
+    directory: str, keys: Keys, above: tuple[tuple[int, int], ...], accept_users: bool, replaced: set[str]
 ) -> Iterator[Fragment]:
     """The files in a directory and its directories, and the objects of stores; links that lead back are an error."""
     if has_store(directory):
-        store = _store(directory, trust)
+        store = _store(directory, accept_users)
         yield from [Fragment(name, store, keys) for name in _chosen(store, None)]
         return
     try:
@@ -215,12 +215,12 @@ def _files(
             if entry.name == REPLACES:
                 replaced.update(replaced_by(entry.path, os.path.dirname(directory)))
         elif entry.is_dir():
-            yield from _files(entry.path, keys + keys_of(entry.name), (*above, identity), trust, replaced)
+            yield from _files(entry.path, keys + keys_of(entry.name), (*above, identity), accept_users, replaced)
         else:
             yield Fragment(entry.path, None, keys)
 
 
-def _matches(pattern: str, in_memory: bool, trust: bool) -> Iterator[Fragment]:
+def _matches(pattern: str, in_memory: bool, accept_users: bool) -> Iterator[Fragment]:
     """The files that match a pattern; what comes after its first wildcard may be directories with keys."""
     fixed = _fixed(pattern)
     paths = [path for path in glob.glob(pattern, recursive=True) if is_visible(path[fixed:])]
@@ -234,7 +234,7 @@ def _matches(pattern: str, in_memory: bool, trust: bool) -> Iterator[Fragment]:
             continue  # what "**" matches besides the directory that it is in
         if os.path.isdir(path):
             whole.add(path)
-            yield from _of_directory(path, keys_of(path[fixed:]), trust)
+            yield from _of_directory(path, keys_of(path[fixed:]), accept_users)
         else:
             name = SHM_SCHEME + path.removeprefix(f"{SHM_DIRECTORY}/") if in_memory else path
             yield Fragment(name, None, keys_of(os.path.dirname(path[fixed:])))
@@ -428,7 +428,7 @@ def version_of(fragment: Fragment, reader: Any) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def the_one(where: Any, trust: bool = False) -> Fragment:
+def the_one(where: Any, accept_users: bool = False) -> Fragment:
     """Find the one file or object that a name leads to; :func:`find` says what is accepted, and raised.
 
     Raises
@@ -436,14 +436,14 @@ def the_one(where: Any, trust: bool = False) -> Fragment:
     InvalidArgument
         If it leads to several.
     """
-    fragments = find(where, None, trust)
+    fragments = find(where, None, accept_users)
     if len(fragments) == 1:
         return fragments[0]
     count = counted(len(fragments), "source")
     raise InvalidArgument(f"{decoded(where)!r} leads to {count}", hint="shmarrow.scan reads them as one table")
 
 
-def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Any:
+def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, unchecked: bool = False) -> Any:
     """Open an Arrow file, stream, tensor or bundle of tensors, whichever it is.
 
     Parameters
@@ -452,7 +452,7 @@ def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) ->
         A path or a name is mapped, and what is returned consists of views that keep the mapping alive.
     limits : Limits, optional
         Bounds on what is accepted.
-    trust : bool
+    unchecked : bool
         As for :func:`shmarrow.ipc.open_file`.
 
     Returns
@@ -470,6 +470,6 @@ def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) ->
     InvalidData
         If it is no Arrow data; the message names what it is, where that is recognized.
     """
-    limits = as_limits(limits, trust)
+    limits = as_limits(limits, unchecked)
     source = the_one(where).map() if is_location(where) else open_source(where)
     return contents(source, limits)[1]

@@ -64,7 +64,7 @@ class AppStore(NamedTuple):
         if known is not None:
             return known
         try:
-            store = Store(self.where, owned=self.owner or False, trust=self.user, create=False)
+            store = Store(self.where, owned=self.owner or False, accept_users=self.user, create=False)
         except (StorageError, InvalidData) as error:  # the latter from another version's store of that name
             if isinstance(error, StorageError) and error.errno in _EXHAUSTED:
                 raise
@@ -199,7 +199,7 @@ def _check_private(store: Store, user: int) -> None:
         raise StorageError(
             errno.EPERM,
             f"the store {store.name!r} {who}, who could replace what Spark's workers unpickle from it",
-            hint="use a store of your own, of mode 0600, 0640 or 0644, opened without trust=True; others may read it",
+            hint="use a store of your own, of mode 0600, 0640 or 0644; others may read it",
         )
 
 

@@ -68,7 +68,7 @@ _LEAST_SPLIT = 1 << 20
 
 _BOTH = (
     "pathGlobFilter", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "mergeSchema",
-    "maxPartitionBytes", "trust", "columns", "filters", "path", "paths",
+    "maxPartitionBytes", "unchecked", "columns", "filters", "path", "paths",
 )  # fmt: skip
 OPTIONS = {
     "read": (*_BOTH, "modifiedAfter", "modifiedBefore", "timeZone"),
@@ -184,7 +184,7 @@ def _ignored(given: Mapping[str, str]) -> Iterator[None]:
 
 
 def _limits(given: Mapping[str, str]) -> Limits:
-    return as_limits(DEFAULT_LIMITS, flag(given, "trust"))
+    return as_limits(DEFAULT_LIMITS, flag(given, "unchecked"))
 
 
 def _json(given: Mapping[str, str], name: str) -> Any:

@@ -264,7 +264,7 @@ def _map_file(
     return data, status
 
 
-def attach_slot(path: str, slot: int, trust: bool | tuple[int, ...]) -> Segment | None:
+def attach_slot(path: str, slot: int, accept_users: bool | tuple[int, ...]) -> Segment | None:
     """Attach to an object, or a part of it, by the path and its slot, and pin it; ObjectNotFound if it was removed.
 
     Return None if this process cannot open the store itself; its files may still be readable.
@@ -272,7 +272,7 @@ def attach_slot(path: str, slot: int, trust: bool | tuple[int, ...]) -> Segment 
     directory, file = os.path.split(path)
     number, _, part = file.partition("-")
     try:
-        segment = attach_again(directory, slot, int(number, 16), trust=trust)
+        segment = attach_again(directory, slot, int(number, 16), accept_users=accept_users)
         if not part:
             return segment
         shared = shared_of(segment.data)
@@ -290,7 +290,7 @@ def attach_again(
     file: int,
     generation: int = 0,
     store_id: bytes | None = None,
-    trust: bool | tuple[int, ...] = False,
+    accept_users: bool | tuple[int, ...] = False,
 ) -> StoredSegment:
     """Attach to an object by its slot and its file number or generation, and pin it.
 
@@ -299,7 +299,7 @@ def attach_again(
     ObjectNotFound
         If it was removed, or the slot contains another object.
     """
-    catalog = open_catalog(directory, Wanted(), trust, create=False)
+    catalog = open_catalog(directory, Wanted(), accept_users, create=False)
     while store_id in (None, catalog.store_id) and (entry := catalog.entry(slot)) is not None:
         if entry.file != file and entry.generation != generation:
             break

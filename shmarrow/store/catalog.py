@@ -42,7 +42,7 @@ from shmarrow.store.control import (
 )
 from shmarrow.store.directory import (
     Directory,
-    Trust,
+    Users,
     check_trust,
     open_directory,
     remove_files,
@@ -520,24 +520,24 @@ def _close(fds: _Descriptors) -> None:
         LOCKED.pop(file, None)
 
 
-def open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+def open_catalog(where: Location, want: Wanted, accept_users: Users, create: bool) -> Catalog:
     """Open the catalog of a store, or share the open one; it is closed when nothing refers to it."""
     try:
-        return retried(lambda: _open_in_turn(where, want, trust, create), create)
+        return retried(lambda: _open_in_turn(where, want, accept_users, create), create)
     finally:
         _close_ended()
 
 
-def _open_in_turn(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+def _open_in_turn(where: Location, want: Wanted, accept_users: Users, create: bool) -> Catalog:
     """Do so with the mutex held; loops are in a function of their own, see :mod:`shmarrow.memory.state_machine`."""
     _close_ended()
     with _mutex:
-        return _open_catalog(where, want, trust, create)
+        return _open_catalog(where, want, accept_users, create)
 
 
-def _open_catalog(where: Location, want: Wanted, trust: Trust, create: bool) -> Catalog:
+def _open_catalog(where: Location, want: Wanted, accept_users: Users, create: bool) -> Catalog:
     _owning.difference_update([each for each in _owning if not each.exists])  # others have destroyed them
-    directory = open_directory(where, want, trust, create)
+    directory = open_directory(where, want, accept_users, create)
     same = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]
     catalog = same[0] if same else Catalog(directory)
     try:

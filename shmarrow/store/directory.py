@@ -45,8 +45,9 @@ from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
 
-Trust: TypeAlias = bool | int | str | Iterable[int | str]
+Users: TypeAlias = bool | int | str | Iterable[int | str]
 """Users, by number or name, whose directories and files are accepted; True accepts any user's."""
+NOT_ACCEPTED = "that user could plant or replace objects: choose another directory, or pass accept_users=USER, or True"
 T = TypeVar("T")
 SHM_NAME_MAX = 200
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -67,25 +68,25 @@ def _unmapped() -> set[int]:
     return set()
 
 
-def as_trust(trust: Trust) -> bool | tuple[int, ...]:
-    """Check ``trust``; return a bool, or the ids of the trusted users."""
-    if isinstance(trust, bool):
-        return trust
-    users = [trust] if isinstance(trust, (int, str)) else trust
+def as_users(accept_users: Users) -> bool | tuple[int, ...]:
+    """Check ``accept_users``; return a bool, or the ids of the trusted users."""
+    if isinstance(accept_users, bool):
+        return accept_users
+    users = [accept_users] if isinstance(accept_users, (int, str)) else accept_users
     try:
         ids = tuple([_user(user) if isinstance(user, str) else user for user in users])
         if any(not isinstance(user, int) or user < 0 for user in ids):
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise InvalidArgument(
-            f"trust must be True, False, or users of this machine by name or number, found {shown(trust)}"
+            f"accept_users must be True, False, or users of this machine by name or number, found {shown(accept_users)}"
         ) from None
     return ids
 
 
-def trusted_users(trust: bool | tuple[int, ...]) -> frozenset[int] | None:
+def trusted_users(accept_users: bool | tuple[int, ...]) -> frozenset[int] | None:
     """Return the ids of all users whose files are accepted; None if those of any user are."""
-    return None if trust is True else frozenset({os.geteuid(), 0, *(trust or ())} - _unmapped())
+    return None if accept_users is True else frozenset({os.geteuid(), 0, *(accept_users or ())} - _unmapped())
 
 
 def _user(name: str) -> int:
@@ -257,11 +258,11 @@ def retried(open_store: Callable[[], T], create: bool) -> T:
         time.sleep(_PAUSE)
 
 
-def find_directory(where: Location, trust: bool | tuple[int, ...]) -> Directory:
+def find_directory(where: Location, accept_users: bool | tuple[int, ...]) -> Directory:
     """Open the directory of a store whose catalog is not to be opened, and check its owner."""
     name, path = locate(where)
     try:
-        directory = Directory(name, path, os.open(path, _OPEN_DIRECTORY), trusted_users(trust))
+        directory = Directory(name, path, os.open(path, _OPEN_DIRECTORY), trusted_users(accept_users))
     except OSError as error:
         raise storage_error(error, "open the store", name) from None
     try:
@@ -272,7 +273,7 @@ def find_directory(where: Location, trust: bool | tuple[int, ...]) -> Directory:
     return directory
 
 
-def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) -> Directory:
+def open_directory(where: Location, want: Wanted, accept_users: Users, create: bool) -> Directory:
     """Open and check the directory of a store; with ``create``, create directory and store if missing.
 
     Raises
@@ -283,7 +284,7 @@ def open_directory(where: Location, want: Wanted, trust: Trust, create: bool) ->
         If the directory cannot be created or read, is not trusted, or is neither a store nor empty.
     """
     name, path = locate(where)
-    trusted = trusted_users(as_trust(trust))
+    trusted = trusted_users(as_users(accept_users))
     if want.durable and path.startswith(SHM_DIRECTORY + "/"):
         raise InvalidArgument(
             f"the store {name!r} is in shared memory, which a crash of the machine empties, so it cannot be durable; "
@@ -362,8 +363,7 @@ def check_trust(directory: Directory, mode: int, control_fd: int = -1) -> None:
         errno.EPERM,
         reason,
         where=[(f"cannot open the store {directory.name!r}",)],
-        hint="that user could plant or replace objects: choose another directory, or pass trust=USER, or trust=True to "
-        "trust anyone",
+        hint=NOT_ACCEPTED,
     )
 
 

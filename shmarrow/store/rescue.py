@@ -24,9 +24,9 @@ _COMPRESSED, _SMALL = 16, 1 << 26
 """Maximum ratio of size to allocated bytes of a control file that is read, and bytes on top: others may be holes."""
 
 
-def readable(where: Location, trust: bool | tuple[int, ...]) -> Iterator[tuple[str, Callable[[], Segment]]]:
+def readable(where: Location, accept_users: bool | tuple[int, ...]) -> Iterator[tuple[str, Callable[[], Segment]]]:
     """Iterate over the names of objects, and functions that map or copy them: whole slots, then files without one."""
-    directory = find_directory(where, trust)
+    directory = find_directory(where, accept_users)
     try:
         memory = _catalog_of(directory)
         numbers = {int(file[:16], 16) for file in os.listdir(directory.fd) if is_object(file) and "-" not in file}

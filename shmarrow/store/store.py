@@ -47,7 +47,7 @@ from shmarrow.store.arguments import (
 )
 from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_trusted, live, pin_entry, read_entry
 from shmarrow.store.catalog import Catalog, open_catalog
-from shmarrow.store.directory import Trust, as_trust, is_explicit, locate
+from shmarrow.store.directory import Users, as_users, is_explicit, locate
 from shmarrow.store.index import events_since, last_event
 from shmarrow.store.protocol import Entry
 from shmarrow.store.settings import Settings, default_eviction, wanted
@@ -95,7 +95,7 @@ class Store(Hinted):
     owned : bool or int
         True makes this process the owner of the objects put through this instance: they may be collected once it has
         ended, for whatever reason. A number from another process's :meth:`owner` makes that process the owner.
-    trust : bool, int, str, or several of these
+    accept_users : bool, int, str, or several of these
         Users, by number or name, whose directories and files are accepted besides your own and root's. True accepts
         any user's, and directories that others may write to.
     create : bool, optional
@@ -120,7 +120,7 @@ class Store(Hinted):
     :meth:`evict`, :meth:`collect` and more), or are further ways to put and to get.
 
     Thread safety: threads and forked children may share a store; operations are atomic between threads as they are
-    between processes. Unpickling reopens the store with the same ``owned`` and ``trust``.
+    between processes. Unpickling reopens the store with the same ``owned`` and ``accept_users``.
 
     Names are strings of 1 to 255 bytes in UTF-8 without NUL. ``/`` has no special meaning; objects can be
     selected by prefix.
@@ -149,15 +149,15 @@ class Store(Hinted):
         eviction: str | None = None,
         durable: bool | None = None,
         owned: bool | int = False,
-        trust: Trust = False,
+        accept_users: Users = False,
         create: bool | None = None,
     ) -> None:
         self._owned = as_owned(owned)
-        self._trust = as_trust(trust)
+        self._accept_users = as_users(accept_users)
         self._name, self._path = locate(where)
         want = wanted(capacity, mode, eviction, durable)
         creates = is_explicit(where) if create is None else as_bool(create, "create", True)
-        self._opened: Catalog | None = open_catalog(where, want, self._trust, creates)
+        self._opened: Catalog | None = open_catalog(where, want, self._accept_users, creates)
 
     @property
     def _catalog(self) -> Catalog:
@@ -246,15 +246,17 @@ class Store(Hinted):
         return self._put(catalog, name, encode(obj, options), how, inline=most)
 
     @overload
-    def get(self, name: str, *, kind: None = None, timeout: float | None = 0, trust: bool = False) -> Stored: ...
+    def get(self, name: str, *, kind: None = None, timeout: float | None = 0, unchecked: bool = False) -> Stored: ...
     @overload
-    def get(self, name: str, *, kind: type[K], timeout: float | None = 0, trust: bool = False) -> K: ...
+    def get(self, name: str, *, kind: type[K], timeout: float | None = 0, unchecked: bool = False) -> K: ...
     @overload
     def get(
-        self, name: str, default: D, *, kind: None = None, timeout: float | None = 0, trust: bool = False
+        self, name: str, default: D, *, kind: None = None, timeout: float | None = 0, unchecked: bool = False
     ) -> Stored | D: ...
     @overload
-    def get(self, name: str, default: D, *, kind: type[K], timeout: float | None = 0, trust: bool = False) -> K | D: ...
+    def get(
+        self, name: str, default: D, *, kind: type[K], timeout: float | None = 0, unchecked: bool = False
+    ) -> K | D: ...
     def get(
         self,
         name: str,
@@ -262,7 +264,7 @@ class Store(Hinted):
         *,
         kind: Any = None,
         timeout: float | None = 0,
-        trust: bool = False,
+        unchecked: bool = False,
     ) -> Any:
         """Return an object without copying; its arrays view the store's memory and keep the object attached.
 
@@ -280,11 +282,11 @@ class Store(Hinted):
             The class that it must have, such as :class:`RecordBatch`, also for type checkers.
         timeout : float or None
             Seconds to wait for the object to be published; 0 (default) does not wait, None waits forever.
-        trust : bool
+        unchecked : bool
             True exports its arrays to other libraries without checking their values first; see
             :func:`shmarrow.ipc.open_file`. Only for stores that only your own code writes to. By default, large
             objects whose values were checked by :meth:`put` are exported without another check if only this user, root
-            and users named by the store's ``trust`` may change the store.
+            and users named by the store's ``accept_users`` may change the store.
 
         Raises
         ------
@@ -304,10 +306,10 @@ class Store(Hinted):
             if default is _RAISE:
                 raise
             return default
-        if trust is False:
+        if unchecked is False:
             trusted = bool(segment.entry.flags & p.CHECKED) and is_trusted(catalog, segment)
         else:
-            trusted = as_bool(trust, "trust", False)
+            trusted = as_bool(unchecked, "unchecked", False)
         value = decode(segment, trusted)
         if kind is not None and not isinstance(value, kind):
             raise InvalidType(f"expected {name!r} to be a {kind.__name__}, found a {type(value).__name__}")
@@ -966,7 +968,7 @@ class Store(Hinted):
                 new = new._replace(eviction=default_eviction(new.capacity))
             catalog.configure(change, new)
 
-    def rescue(self, where: Location, *, trust: Trust = False) -> dict[str, str]:
+    def rescue(self, where: Location, *, accept_users: Users = False) -> dict[str, str]:
         """Copy into this store what can be read of another one, whose catalog is damaged.
 
         That one is not opened: whatever became of its control file, each slot that is whole is an object, and each file
@@ -974,7 +976,7 @@ class Store(Hinted):
 
         Parameters
         ----------
-        where, trust
+        where, accept_users
             The damaged store, as for :class:`Store`.
 
         Returns
@@ -990,7 +992,7 @@ class Store(Hinted):
         from shmarrow.store.rescue import readable
 
         lost = dict[str, str]()
-        for name, read in readable(where, as_trust(trust)):
+        for name, read in readable(where, as_users(accept_users)):
             try:
                 self.put(name, decode(read()))
             except (ShmarrowError, OSError) as error:
@@ -1009,7 +1011,7 @@ class Store(Hinted):
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
         where = self._name if self._name.startswith(memory.SHM_SCHEME) else self._path
-        return _reopen, (where, self._owned, self._trust)
+        return _reopen, (where, self._owned, self._accept_users)
 
     def __repr__(self) -> str:
         try:
@@ -1028,6 +1030,6 @@ def _left(end: float) -> float:
     return max(end - time.monotonic(), 0)
 
 
-def _reopen(where: str, owned: bool | int, trust: Trust) -> Store:
+def _reopen(where: str, owned: bool | int, accept_users: Users) -> Store:
     """Reopen a pickled store."""
-    return Store(where, owned=owned, trust=trust, create=False)
+    return Store(where, owned=owned, accept_users=accept_users, create=False)

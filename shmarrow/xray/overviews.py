@@ -463,7 +463,7 @@ class Overview:
         return f"<Overview of the {self.kind} {self.name!r}, {self.size} bytes, {len(self.blocks)} batches>"
 
 
-def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Overview:
+def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, accept_users: bool = False) -> Overview:
     """Return the structure of an object, reading only a file's footer and first messages, or a stream's prefixes.
 
     Parameters
@@ -472,7 +472,7 @@ def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = Fals
         The object. Paths and objects are mapped, without copying, pinning or counting them as used.
     limits : Limits, optional
         Bounds on what is accepted.
-    trust : bool
+    accept_users : bool
         Accept a store that is owned or writable by other users.
 
     Raises
@@ -486,5 +486,5 @@ def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = Fals
     """
     if isinstance(target, Overview):
         return target
-    source = the_one(target, trust).map(attach=False) if is_location(target) else open_source(target)
+    source = the_one(target, accept_users).map(attach=False) if is_location(target) else open_source(target)
     return Overview(source, as_limits(limits))

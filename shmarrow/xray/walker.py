@@ -54,7 +54,7 @@ def walk(
     stop: int | None = None,
     report: Report | None = None,
     limits: Limits = DEFAULT_LIMITS,
-    trust: bool = False,
+    accept_users: bool = False,
 ) -> Iterator[Region]:
     """Yield regions that explain every byte of an object, sorted by start.
 
@@ -73,7 +73,7 @@ def walk(
         Called with each :class:`Finding`: first those of the overview, then others as their bytes are reached.
     limits : Limits, optional
         Bounds on what is accepted.
-    trust : bool
+    accept_users : bool
         Accept a store that is owned or writable by other users.
 
     Raises
@@ -83,7 +83,7 @@ def walk(
     InvalidArgument
         If ``batches``, ``start`` or ``stop`` is out of range.
     """
-    found = overview(target, limits=limits, trust=trust)
+    found = overview(target, limits=limits, accept_users=accept_users)
     size = found.size
     first, last = (
         _position("start is a number of bytes", start),
@@ -97,10 +97,10 @@ def walk(
     return (region for region in made.regions(first, min(last, size)) if region.end > first and region.start < last)
 
 
-def findings(target: Any, *, limits: Limits = DEFAULT_LIMITS, trust: bool = False) -> Iterator[Finding]:
+def findings(target: Any, *, limits: Limits = DEFAULT_LIMITS, accept_users: bool = False) -> Iterator[Finding]:
     """Yield deviations from the specification, by a walk over all bytes; arguments are as for :func:`walk`."""
     found: list[Finding] = []
-    regions = walk(target, report=found.append, limits=limits, trust=trust)
+    regions = walk(target, report=found.append, limits=limits, accept_users=accept_users)
     for _ in regions:
         yield from found
         found.clear()

@@ -409,7 +409,7 @@ def test_a_handle_from_the_store_of_another_user(tmp_path: Path) -> None:
     """
     with lab.shared_folder(0o777) as folder:
         lab.as_user(theirs, where=f"{folder}/store")
-        with sa.Store(f"{folder}/store", trust=lab.NOBODY) as store:
+        with sa.Store(f"{folder}/store", accept_users=lab.NOBODY) as store:
             for name in ("rows", "shared"):
                 handle = sa.handle(store.get(name))
                 code = """

@@ -298,22 +298,22 @@ def test_trusted_data_are_not_checked(tmp_path: Path) -> None:
     for opener, data in ((sa.ipc.open_file, file), (sa.ipc.open_stream, stream)):
         with pytest.raises(sa.InvalidData, match="not UTF-8"):
             pa.record_batch(opener(data).get_batch(0))
-        trusted = opener(data, trust=True).get_batch(0)
+        trusted = opener(data, unchecked=True).get_batch(0)
         assert pa.record_batch(trusted).num_rows == 3
         assert pa.array(trusted.slice(1).column(0)).offset == 1
-        with pytest.raises(sa.InvalidType, match="trust must be True or False, found 1"):
-            opener(data, trust=1)
-    through_pipe = sa.ipc.open_stream(io.BufferedReader(io.BytesIO(stream)), trust=True)
+        with pytest.raises(sa.InvalidType, match="unchecked must be True or False, found 1"):
+            opener(data, unchecked=1)
+    through_pipe = sa.ipc.open_stream(io.BufferedReader(io.BytesIO(stream)), unchecked=True)
     assert pa.record_batch(through_pipe.read_next_batch()).num_rows == 3
     path = tmp_path / "bad.arrow"
     path.write_bytes(file)
-    again = pickle.loads(pickle.dumps(sa.ipc.open_file(path, trust=True)))
+    again = pickle.loads(pickle.dumps(sa.ipc.open_file(path, unchecked=True)))
     assert pa.record_batch(again.get_batch(0)).num_rows == 3
     with sa.Store(tmp_path / "store") as store:
         store.put("x", batch)
         with pytest.raises(sa.InvalidData, match="not UTF-8"):
             pa.record_batch(store.get("x"))
-        assert pa.record_batch(store.get("x", trust=True)).num_rows == 3
+        assert pa.record_batch(store.get("x", unchecked=True)).num_rows == 3
 
 
 def test_trusted_dictionaries_and_children() -> None:
@@ -322,7 +322,7 @@ def test_trusted_dictionaries_and_children() -> None:
     encoded = changed(sa.array(["?"]).dictionary_encode(), dictionary=BAD)
     batch = sa.RecordBatch(sa.schema([("n", nested.type), ("d", encoded.type)]), 1, [nested, encoded])
     file = file_of(batch)
-    found = sa.ipc.open_file(file, trust=True).get_batch(0)
+    found = sa.ipc.open_file(file, unchecked=True).get_batch(0)
     (of_lists,) = found.column(0).children
     for array in (found.column(0), of_lists, *of_lists.children, found.column(1), found.column(1).dictionary):
         assert len(pa.array(array)) == len(array)

@@ -169,6 +169,6 @@ def test_a_ring_of_another_user_needs_trust(tmp_path: Path) -> None:
         with pytest.raises(sa.StorageError, match="user 12345 owns it"):
             sa.Ring(path, timeout=0)
         for trust in (True, 12345):
-            with sa.Ring(path, timeout=0, trust=trust) as reader:
+            with sa.Ring(path, timeout=0, accept_users=trust) as reader:
                 ring.put(numbered(1))
                 assert next(reader)["n"][0] == 1

@@ -299,7 +299,7 @@ def test_paths_that_lead_nowhere(path: Any, kind: Any, said: str) -> None:
     ("rows", "options", "kind", "said"),
     [
         ({"a": [1]}, {"columns": ""}, sa.FieldNotFound, "no field is named ''"),
-        ({"a": [1]}, {"trust": "perhaps"}, sa.InvalidArgument, "option 'trust' must be true or false"),
+        ({"a": [1]}, {"unchecked": "perhaps"}, sa.InvalidArgument, "option 'unchecked' must be true or false"),
         ({"a": [1]}, {"maxPartitionBytes": "x"}, sa.InvalidArgument, "must be a number of bytes"),
         (sa.record_batch([[1], [2]], ["a", "a"]), {}, sa.Unsupported, "several columns are named 'a'.*columns"),
         ({"u": by_name("dense-union").array()}, {}, sa.Unsupported, r"column 'u'.*columns"),

@@ -479,7 +479,7 @@ def test_the_store_of_another_user_has_no_values(tmp_path: Path) -> None:
     sa.Store(tmp_path / "theirs").close()
     for path in [tmp_path / "theirs", *(tmp_path / "theirs").iterdir()]:
         os.chown(path, lab.NOBODY, -1)
-    store = sa.Store(tmp_path / "theirs", trust=lab.NOBODY)
+    store = sa.Store(tmp_path / "theirs", accept_users=lab.NOBODY)
     with pytest.raises(sa.StorageError, match=rf"belongs to user {lab.NOBODY}, who could replace what .* unpickle"):
         sas.once("value", dict, store)
     assert store.names() == []
@@ -508,7 +508,7 @@ def test_values_are_unpickled_from_stores_that_nobody_else_can_write(tmp_path: P
     with sa.Store(tmp_path / "store", mode=mode) as store, pytest.raises(sa.StorageError, match=refused):
         sas.once("value", dict, store)
     sa.Store(tmp_path / "own").close()
-    with sa.Store(tmp_path / "own", trust=True) as store, pytest.raises(sa.StorageError, match=refused):
+    with sa.Store(tmp_path / "own", accept_users=True) as store, pytest.raises(sa.StorageError, match=refused):
         sas.once("value", dict, store)
 
 

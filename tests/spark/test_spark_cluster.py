@@ -71,7 +71,7 @@ def stored(cluster: spark_lab.Cluster, host: int, store: str) -> list[str]:
     path = cluster.shm(cluster.hosts[host]) / store.removeprefix("shm:")
     if not path.exists():
         return []
-    with sa.Store(path, create=False, trust=True) as opened:
+    with sa.Store(path, create=False, accept_users=True) as opened:
         return opened.names("frame-")
 
 

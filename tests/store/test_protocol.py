@@ -498,7 +498,7 @@ def test_who_may_only_read_is_told_of_a_half_applied_commit(
         odd = after[protocol.HEADER["sequence"][0]] % 2
         read = f"""
 import shmarrow as sa
-with sa.Store({str(peer.folder)!r}, create=False, trust=True) as store:
+with sa.Store({str(peer.folder)!r}, create=False, accept_users=True) as store:
     try:
         result = store.get("a")["n"].to_pylist()[0], store.names(), "b" in store
     except sa.StorageError as error:

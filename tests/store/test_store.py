@@ -434,12 +434,12 @@ def test_directories_that_others_may_write_to_are_refused(tmp_path: Path) -> Non
     for mode in (0o777, 0o1777, 0o702):
         (tmp_path / "open").mkdir(exist_ok=True)
         (tmp_path / "open").chmod(mode)
-        with pytest.raises(sa.StorageError, match=f"its mode is {mode:04o}.*trust=True"):
+        with pytest.raises(sa.StorageError, match=f"its mode is {mode:04o}.*accept_users=USER"):
             sa.Store(tmp_path / "open")
-    with sa.Store(tmp_path / "open", trust=True) as store:
+    with sa.Store(tmp_path / "open", accept_users=True) as store:
         store.put("x", batch())
     (tmp_path / "open").chmod(0o770)
-    with pytest.raises(sa.StorageError, match=r"its mode is 0770, so its group may write to it.*trust=True"):
+    with pytest.raises(sa.StorageError, match=r"its mode is 0770, so its group may write to it.*accept_users=USER"):
         sa.Store(tmp_path / "open")
     (tmp_path / "open").chmod(0o700)
     with sa.Store(tmp_path / "open") as store:

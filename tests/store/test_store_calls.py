@@ -28,7 +28,7 @@ def test_arguments_are_checked_first(tmp_path: Path) -> None:
             (lambda: store.rename("x", "y", overwrite=1), sa.InvalidType, "overwrite must be"),
             (lambda: sa.Store(tmp_path, owned="no"), sa.InvalidType, "owned must be True or False"),
             (lambda: sa.Store(tmp_path, create="no"), sa.InvalidType, "create must be True or False"),
-            (lambda: store.get("x", trust="no"), sa.InvalidType, "trust must be True or False"),
+            (lambda: store.get("x", unchecked="no"), sa.InvalidType, "unchecked must be True or False"),
             (lambda: store.wait("x", any="no"), sa.InvalidType, "any must be True or False"),
             (lambda: store.put("y", 1, if_generation=True), sa.InvalidType, "if_generation must be an int, found True"),
             (

@@ -86,7 +86,7 @@ def trusted(text: Any, folder: Path) -> Any:
     with sa.ipc.new_file(folder / "file", text.schema) as writer:
         writer.write(text)
     data = (folder / "file").read_bytes()
-    [batch] = sa.ipc.open_file(data.replace(VALUE, b"\xff" + VALUE[1:], 1), trust=True)
+    [batch] = sa.ipc.open_file(data.replace(VALUE, b"\xff" + VALUE[1:], 1), unchecked=True)
     assert pa.record_batch(batch).num_rows == ROWS
     return batch.slice(0, ROWS)
 
@@ -118,11 +118,11 @@ def test_other_ways_of_publishing_do_not_check(shm_name: str, text: Any, tmp_pat
 
 class TestTrust:
     def test_anybody_is_nobody(self, shm_name: str, text: Any) -> None:
-        with sa.Store(shm_name, trust=True) as store:
+        with sa.Store(shm_name, accept_users=True) as store:
             store.put("text", text)
             with pytest.raises(sa.InvalidData, match="UTF-8"):
                 damaged(store)
-            assert damaged(store, trust=True).num_rows == ROWS
+            assert damaged(store, unchecked=True).num_rows == ROWS
 
     @pytest.mark.parametrize("mode", [0o660, 0o666])
     def test_a_store_that_others_write_to(self, shm_name: str, text: Any, mode: int) -> None:

@@ -47,7 +47,7 @@ def test_directories_with_other_files_are_refused(tmp_path: Path, monkeypatch: p
     (tmp_path / "link").symlink_to(documents / ".git")
     for trust in (False, True):
         with pytest.raises(sa.StorageError, match="found a symbolic link; pass its target"):
-            sa.Store(tmp_path / "link", trust=trust)
+            sa.Store(tmp_path / "link", accept_users=trust)
     with pytest.raises(sa.StorageError, match=r"there is no directory .*/sotres'; make it first"):
         sa.Store(tmp_path / "sotres" / "one")
     assert sorted(os.listdir(tmp_path)) == ["documents", "link"]
@@ -171,13 +171,13 @@ def test_settings_that_no_store_has(tmp_path: Path, shm_name: str) -> None:
         ({"eviction": np.zeros(2)}, sa.InvalidArgument, "'lru' or 'none', found array"),
         ({"durable": 1}, sa.InvalidType, "durable must be a bool, found 1"),
         (
-            {"trust": "no-such-user"},
+            {"accept_users": "no-such-user"},
             sa.InvalidArgument,
             "users of this machine by name or number, found 'no-such-user'",
         ),
-        ({"trust": None}, sa.InvalidArgument, "trust must be True, False, or users"),
-        ({"trust": -1}, sa.InvalidArgument, "found -1"),
-        ({"trust": [0, 1.5]}, sa.InvalidArgument, r"found \[0, 1.5\]"),
+        ({"accept_users": None}, sa.InvalidArgument, "accept_users must be True, False, or users"),
+        ({"accept_users": -1}, sa.InvalidArgument, "found -1"),
+        ({"accept_users": [0, 1.5]}, sa.InvalidArgument, r"found \[0, 1.5\]"),
     ]
     where = tmp_path / "store"
     for given, kind, match in wrong:

@@ -101,7 +101,7 @@ def test_who_may_only_read_waits_for_a_writer_after_a_reboot() -> None:
         where = folder / "store"
         with sa.Store(where, mode=0o644, durable=True) as store:
             store.put("x", np.arange(100))
-        read = "import shmarrow as sa\nresult = sa.Store(where, trust=True).get('x').tolist()[:2]"
+        read = "import shmarrow as sa\nresult = sa.Store(where, accept_users=True).get('x').tolist()[:2]"
         with pytest.raises(
             lab.Failed, match="not been opened since the machine was started, and this process may only"
         ):

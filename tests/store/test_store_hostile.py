@@ -190,7 +190,7 @@ def test_what_was_deleted_is_not_rescued(tmp_path: Path) -> None:
         os.chmod(tmp_path / "store", 0o777)
         with pytest.raises(sa.StorageError, match="anyone may write to it"):
             new.rescue(tmp_path / "store")
-        assert list(new.rescue(tmp_path / "store", trust=True)) == ["shared"]  # the name is taken
+        assert list(new.rescue(tmp_path / "store", accept_users=True)) == ["shared"]  # the name is taken
 
 
 LIES = {

@@ -156,7 +156,7 @@ def test_planted_files_are_errors_and_nothing_hangs(folder: Path) -> None:
     """
     using = """
     def used():
-        with sa.Store(where, trust=True) as store:
+        with sa.Store(where, accept_users=True) as store:
             for call in (lambda: store.get("a"), store.names, store.stats, lambda: store.put("b", 1), store.collect):
                 found.append(told(call))
     def do():
@@ -295,7 +295,7 @@ def test_readers_block_nobody(shm_name: str, mode: int) -> None:
     assert store.stats().removed == store.stats().pinned == 0
     store.destroy()
     """
-    other = "store = sa.Store(where, trust=True)\nresult = store.get('a')[999], store.names()"
+    other = "store = sa.Store(where, unchecked=True)\nresult = store.get('a')[999], store.names()"
     with lab.child(tools(code), uid=ALICE, gid=GROUP, where=shm_name, mode=mode) as owner:
         assert owner.hear() == "ready"
         who = {"uid": BOB, "groups": [GROUP]} if mode == 0o640 else {"uid": EVE}
@@ -323,7 +323,7 @@ def test_modes_let_in_whom_they_name(shm_name: str) -> None:
     path = f"/dev/shm/{shm_name[4:]}"
     use = """
     def opened(call):
-        with sa.Store(where, trust=trust) as store:
+        with sa.Store(where, accept_users=trust) as store:
             call(store)
     def put(store):
         store.put("new", 1)
@@ -362,7 +362,7 @@ def test_readers_have_all_that_reads_and_none_that_writes(shm_name: str) -> None
         where=shm_name,
     )  # fmt: skip
     code = """
-    store = sa.Store(where, trust=True)
+    store = sa.Store(where, accept_users=True)
     assert store.names() == ["a", "big"] == sorted(store) and len(store) == 2 and "old" not in store
     assert store.get("a")[9] == 9 and store.get("big").shape == (1 << 19,)
     assert told(store.get, "old") == told(store.get, "none") == told(store.info, "old") == "ObjectNotFound"
@@ -396,7 +396,7 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
     os.chown(where, ALICE, GROUP)
     os.chmod(where, 0o2770)
     first = """
-    store = sa.Store(where, mode=0o660, trust=trust, owned=True)
+    store = sa.Store(where, mode=0o660, accept_users=trust, owned=True)
     with store.new_draft("drawn", sa.schema([("x", sa.int64())]), 100_000) as draft:
         draft["x"][:] = 7
     with store.new_file("written", sa.schema([("x", sa.int64())])) as writer:
@@ -412,7 +412,7 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
     assert store.get("from bob") == "bob" and store.get("large from bob")[-1] == 5
     """
     second = """
-    store = sa.Store(where, trust=True)
+    store = sa.Store(where, accept_users=True)
     assert store.settings.mode == 0o660 and store.capacity == 1 << 26
     assert store.get("small") == who and store.get("large")[-1] == int(who) and store.take("taken") == who
     assert store.get("drawn")["x"][99_999] == 7 and store.get("written")["x"][299_999] == 299_999
@@ -440,7 +440,7 @@ def test_a_group_shares_a_store(folder: Path, umask: int) -> None:
         assert {(path.stat().st_gid, stat.S_IMODE(path.stat().st_mode)) for path in objects} == {(GROUP, 0o440)}
         assert {path.stat().st_uid for path in objects} == {ALICE, BOB}
         rest = """
-        store = sa.Store(where, trust=True)
+        store = sa.Store(where, accept_users=True)
         gone = store.collect()
         assert "drawn" in gone, gone
         assert sorted(store.names()) == ["from bob", "large from bob", "replaced"], store.names()
@@ -459,7 +459,7 @@ def test_a_file_of_another_user_is_no_control_file(folder: Path) -> None:
     alice("sa.Store(where, mode=0o660).put('a', 1)", where=where)
     bob("data = open(f'{where}/control', 'rb').read(); os.unlink(f'{where}/control')\n"
         "open(f'{where}/control', 'wb').write(data); os.chmod(f'{where}/control', 0o660)", where=where)  # fmt: skip
-    assert alice("result = told(sa.Store, where), told(sa.Store, where, trust=True)", where=where) == (
+    assert alice("result = told(sa.Store, where), told(sa.Store, where, accept_users=True)", where=where) == (
         "StorageError", "ok"
     )  # fmt: skip
 
@@ -470,14 +470,14 @@ def test_trust_names_users(folder: Path) -> None:
     alice("sa.Store(where, mode=0o660).put('a', 1)", where=where)
     code = """
     for trust in (alice, [alice], {eve, alice}):
-        with sa.Store(where, trust=trust) as store:
+        with sa.Store(where, accept_users=trust) as store:
             assert store.get("a") == 1
             store.put("b", 2, overwrite=True)
-    result = [told(sa.Store, where, trust=trust) for trust in (False, eve, [], "nobody", True)]
+    result = [told(sa.Store, where, accept_users=trust) for trust in (False, eve, [], "nobody", True)]
     """
     assert bob(code, where=where, alice=ALICE, eve=EVE) == ["StorageError"] * 4 + ["ok"]
     alice("os.chmod(where, 0o2777)", where=where)
-    code = "result = [told(sa.Store, where, trust=trust) for trust in (alice, True)]"
+    code = "result = [told(sa.Store, where, accept_users=trust) for trust in (alice, True)]"
     assert bob(code, where=where, alice=ALICE) == ["StorageError", "ok"]
 
 
@@ -507,7 +507,7 @@ def test_root_shares_the_stores_of_users(folder: Path) -> None:
     alice("sa.Store(where).put('a', 'mine')", where=where)
     with pytest.raises(sa.StorageError, match=f"user {ALICE} owns it, and this process runs as user 0"):
         sa.Store(where)
-    with sa.Store(where, trust=True) as store:
+    with sa.Store(where, accept_users=True) as store:
         assert store.get("a") == "mine"
         store.put("b", "root's")
     assert alice("store = sa.Store(where)\nresult = store.get('b')\nstore.destroy()", where=where) == "root's"

@@ -253,7 +253,7 @@ USERS: dict[int, dict[str, Any]] = {
 )
 def test_who_may_write_to_the_store_may_wake(shm_name: str, mode: int, waiter: int, writer: int) -> None:
     lab.run("import shmarrow as sa; sa.Store(where, mode=mode)", where=shm_name, mode=mode, **USERS[ALICE])
-    code = "import shmarrow as sa; store = sa.Store(where, trust=trust); {}"
+    code = "import shmarrow as sa; store = sa.Store(where, accept_users=trust); {}"
     trust = {"where": shm_name, "trust": [ALICE] if mode != 0o666 else True}
     with lab.child(code.format("store.get('a', timeout=60)"), **trust, **USERS[waiter]) as waits:
         until_waiting(shm_name, 1)
@@ -266,7 +266,7 @@ def test_who_may_write_to_the_store_may_wake(shm_name: str, mode: int, waiter: i
 
 
 def test_who_may_only_read_waits_without_a_record(shm_name: str) -> None:
-    code = "import shmarrow as sa; store = sa.Store(where, mode=0o644, trust=trust); {}"
+    code = "import shmarrow as sa; store = sa.Store(where, mode=0o644, accept_users=trust); {}"
     lab.run(code.format("store.put('first', 1)"), where=shm_name, trust=False, **USERS[ALICE])
     read = "say(1); store.get('a', timeout=60)"
     with lab.child(code.format(read), where=shm_name, trust=ALICE, **USERS[EVE]) as waits:

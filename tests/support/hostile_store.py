@@ -237,7 +237,7 @@ def _write(path: str, content: bytes) -> None:
 
 def _use(folder: str, chance: random.Random) -> str:
     try:
-        store = sa.Store(folder, create=False, trust=True)
+        store = sa.Store(folder, create=False, accept_users=True)
     except sa.ShmarrowError:
         return "refused"
     uses = _uses(store, chance)

@@ -48,7 +48,7 @@ def leftovers(where: str) -> list[str]:
 def cleaned(where: str) -> int:
     """Remove everything as a user does, the store last; how many files are there still."""
     gc.collect()
-    with suppress(sa.ObjectNotFound), sa.Store(where, create=False, trust=True) as store:
+    with suppress(sa.ObjectNotFound), sa.Store(where, create=False, accept_users=True) as store:
         left = emptied(store)
         if not left:
             store.destroy()

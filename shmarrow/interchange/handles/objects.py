@@ -52,7 +52,7 @@ class ObjectRef(NamedTuple):
         Its slot in the catalog of its store; -1 if it is in no store.
     object : str
         Its name in its store, for messages; empty if it is in no store.
-    trust : bool or tuple of int
+    accept_users : bool or tuple of int
         The users whose stores its process accepts, as for :class:`~shmarrow.Store`.
     """
 
@@ -63,7 +63,7 @@ class ObjectRef(NamedTuple):
     modified: int
     slot: int = -1
     object: str = ""
-    trust: bool | tuple[int, ...] = False
+    accept_users: bool | tuple[int, ...] = False
 
     @property
     def shown(self) -> str:
@@ -253,7 +253,7 @@ def _pinned(ref: ObjectRef) -> Segment | None:
     """Attach and pin an object of a store; None if it is in no store, or this process may not open the store."""
     from shmarrow.store.attach import attach_slot
 
-    return None if ref.slot < 0 else attach_slot(resolve(ref.name)[1], ref.slot, ref.trust)
+    return None if ref.slot < 0 else attach_slot(resolve(ref.name)[1], ref.slot, ref.accept_users)
 
 
 def _check_ref(ref: object) -> None:
@@ -262,7 +262,7 @@ def _check_ref(ref: object) -> None:
         or not isinstance(ref.name, str)
         or not (is_shm(ref.name) or ref.name.startswith("/"))
         or not isinstance(ref.object, str)
-        or not isinstance(ref.trust, (bool, tuple))
+        or not isinstance(ref.accept_users, (bool, tuple))
         or not all(isinstance(number, int) for number in ref[1:6])
     ):
         raise InvalidData(f"a damaged handle: expected the ref of an object, found {shown(ref)}")

@@ -225,7 +225,7 @@ class ArrayLoader:
 
     __slots__ = (
         "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_have", "_header",
-        "_nodes", "_numbers", "_schema", "_size", "_trust", "_v4", "_variadic", "length", "where",
+        "_nodes", "_numbers", "_schema", "_size", "_unchecked", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -245,7 +245,7 @@ class ArrayLoader:
         self._body: Any = body
         self._have = getattr(body, "have", None)  # reads what is needed, and returns the body in memory
         self._size = len(body)
-        self._trust = limits.trust  # the arrays' "validated" flag
+        self._unchecked = limits.unchecked  # the arrays' "validated" flag
         self._schema = schema
         self._dictionaries = dictionaries
         self._v4 = version == _V4
@@ -483,7 +483,7 @@ class ColumnParts(Parts):
 
     def __init__(self, loader: ArrayLoader, layout: FieldLayout, at: list[int], ready: dict[int, Bytes]) -> None:
         self.type = layout.field.type
-        self.trust = loader._trust
+        self.unchecked = loader._unchecked
         self._loader = loader
         self._layout = layout
         self._at = at

@@ -300,7 +300,7 @@ def open_file(
     memory_map: bool = True,
     zero_copy_only: bool = False,
     included_fields: Iterable[int | str] | None = None,
-    trust: bool = False,
+    unchecked: bool = False,
     survive: bool = False,
 ) -> RecordBatchFileReader:
     """Open a reader of the file format.
@@ -318,7 +318,7 @@ def open_file(
         True rejects batches that cannot be read without a copy, such as compressed ones.
     included_fields : iterable of int and str, optional
         The columns to read, by position or name; all by default.
-    trust : bool
+    unchecked : bool
         True skips the checks of values (offsets, views, indices, UTF-8) before arrays are exported to other libraries.
         Only for data written by your own code: malicious data could crash the process or leak its memory.
     survive : bool
@@ -336,7 +336,7 @@ def open_file(
     InvalidType
         If the source is a text-mode file or of an unsupported type.
     """
-    limits = as_limits(limits, trust)
+    limits = as_limits(limits, unchecked)
     return RecordBatchFileReader(
         open_source(source, memory_map, survive=survive), limits, included_fields, zero_copy_only
     )

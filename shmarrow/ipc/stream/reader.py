@@ -289,7 +289,7 @@ def open_stream(
     limits: Limits = DEFAULT_LIMITS,
     memory_map: bool = True,
     included_fields: Iterable[int | str] | None = None,
-    trust: bool = False,
+    unchecked: bool = False,
 ) -> RecordBatchStreamReader | MappedStreamReader:
     """Open a reader of the streaming format, an iterator of record batches.
 
@@ -297,7 +297,7 @@ def open_stream(
     file object or a socket, returns a :class:`RecordBatchStreamReader`, which reads from the current position exactly
     up to the end of the stream. Parameters and errors are those of :func:`open_file`.
     """
-    limits = as_limits(limits, trust)
+    limits = as_limits(limits, unchecked)
     opened = open_source(source, memory_map, sequential=True)
     kind: Any = RecordBatchStreamReader if opened.data is None else MappedStreamReader
     return kind(opened, limits, included_fields)

@@ -161,7 +161,7 @@ class Lab:
         path = self.cluster.shm(host) / STORE
         if not path.exists():
             return []
-        with sa.Store(path, create=False, trust=True) as store:
+        with sa.Store(path, create=False, accept_users=True) as store:
             return store.names()
 
     def collect(self, host: str) -> None:

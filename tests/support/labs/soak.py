@@ -176,7 +176,7 @@ def storm(
             lab.run(
                 "import shmarrow as sa; sa.Store(where, **settings).close()", where=where, settings=settings, **users[0]
             )
-        store = sa.Store(where, trust=True, **(settings or {}))
+        store = sa.Store(where, accept_users=True, **(settings or {}))
         while time.monotonic() < end - 0.3 or not judge.found["faults"]:
             until = 0.0
             children: dict[tuple[str, ...], tuple[ExitStack, lab.Child]] = {}
@@ -298,7 +298,7 @@ def other_users(where: str, end: float, choice: random.Random, mode: int = 0o640
             lab.run("import os, shutil\n" + remove, uid=STRANGER, **names)
         members = [{"uid": A, "gid": GROUP}, {"uid": B, "gid": GROUP}]
         users = members if mode & 0o020 else members[:1]
-        found.update(storm(where, end, choice, settings={"mode": mode}, users=users, trust=True, beside=beside))
+        found.update(storm(where, end, choice, settings={"mode": mode}, users=users, accept_users=True, beside=beside))
     return found
 
 

@@ -27,7 +27,7 @@ def attack(where, mine, say, hear, member):
         os.close(os.open(f"{where}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
 
     def used():
-        with sa.Store(where, trust=True, create=False) as store:
+        with sa.Store(where, accept_users=True, create=False) as store:
             store.put("planted", 1, overwrite=True)
 
     def tries(file):
@@ -52,7 +52,7 @@ def attack(where, mine, say, hear, member):
                 "read": lambda: opened(file, os.O_RDONLY),
                 "list": lambda: os.listdir(where),
                 "pin": lambda: locked("pins", fcntl.LOCK_SH, 0, 0),
-                "open": lambda: sa.Store(where, trust=True, create=False).names(),
+                "open": lambda: sa.Store(where, accept_users=True, create=False).names(),
             }
         return found
 
@@ -77,7 +77,7 @@ def attack(where, mine, say, hear, member):
 def read(where, kept, say, hear, number_of):
     """Read as a member of the group, a hundred objects whenever told to; what is kept is always found."""
     choice = random.Random(os.getpid())
-    with sa.Store(where, trust=True, create=False) as store:
+    with sa.Store(where, accept_users=True, create=False) as store:
         held = []
         for turn in itertools.count():
             if turn % 100 == 0:
