@@ -115,7 +115,7 @@ def _head(data: Any, index: int) -> tuple[str, str, bool]:
 
 
 def _cell(batch: Any, index: int, row: int) -> str | None:
-    if not batch._at_hand(index):
+    if not batch._is_cheap(index):
         return "?"
     try:
         found: str = batch.column(index)._slot_text(row, _VALUES)
@@ -130,7 +130,7 @@ def _nulls(data: Any, index: int) -> str:
     total = 0
     for batch in batches if len(batches) <= _NULL_BATCHES else ():
         try:
-            known = batch.column(index)._null_count if batch._at_hand(index) else -1
+            known = batch.column(index)._null_count if batch._is_cheap(index) else -1
         except Exception:
             return ""
         if known < 0:

@@ -12,7 +12,7 @@ from shmarrow import types
 from shmarrow.buffer import Mask
 from shmarrow.build.infer import nan_to_null, type_of_ndarray, type_of_values, without_nan
 from shmarrow.build.sources import plain
-from shmarrow.casts import exact_items, kinds_of
+from shmarrow.casts import kinds_of, listed
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown
 from shmarrow.layout import Array, arguments
 from shmarrow.layout.array import nulls
@@ -84,7 +84,7 @@ def array(
         obj, pandas = plain(obj, count, array)
         from_pandas = pandas if from_pandas is None else from_pandas
     elif isinstance(obj, (list, tuple)):
-        obj = exact_items(obj)
+        obj = listed(obj)
     if count is not None and getattr(obj, "ndim", None) != 0:
         obj = obj[:count]
     make: Callable[..., Array]
@@ -263,5 +263,5 @@ def _parts(value: Any, type: Any) -> list[tuple[Part, Sequence[Any], DataType]]:
         keys: list[tuple[Part, Sequence[Any], DataType]] = [(("key",), [key], type.key_type) for key in value]
         return keys + [(("value",), [item], type.item_type) for item in value.values()]
     if type.layout in LISTS and (isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1):
-        return [((), list(exact_items(value)), type.fields[0].type)]
+        return [((), list(listed(value)), type.fields[0].type)]
     return []

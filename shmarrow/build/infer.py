@@ -11,7 +11,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.buffer import Mask, NDArray
-from shmarrow.casts import exact_items, kinds_of
+from shmarrow.casts import kinds_of, listed
 from shmarrow.casts.python import DayTime, MonthDayNano
 from shmarrow.errors import InvalidType, Part, renumbered, shown
 from shmarrow.extension import uuid
@@ -287,7 +287,7 @@ def _list(values: Sequence[Any], kinds: set[Any], above: tuple[Any, ...]) -> Dat
     above = _below(values, above)
     known = [value for value in values if value is not None]
     if not kinds.issubset(_LISTS):
-        known = [exact_items(value) if isinstance(value, _SEQUENCES) else value for value in known]
+        known = [listed(value) if isinstance(value, _SEQUENCES) else value for value in known]
         kinds = kinds_of(known)
     if all(issubclass(kind, Array) for kind in kinds):
         return types.list_(_one_type([value.type for value in known]))

@@ -13,7 +13,7 @@ from shmarrow.lazy import lazy
 if TYPE_CHECKING:
     from shmarrow.casts.storage import convert, convertible
 
-__all__ = ["convert", "convertible", "exact_items", "kinds_of"]
+__all__ = ["convert", "convertible", "kinds_of", "listed"]
 
 
 def kinds_of(values: Iterable[Any]) -> set[Any]:
@@ -21,14 +21,14 @@ def kinds_of(values: Iterable[Any]) -> set[Any]:
     return set(map(type, values))
 
 
-def exact_items(value: Any) -> Any:
+def listed(value: Any) -> Any:
     """Return a list, tuple or set itself, or as a list if a subclass may misreport its length."""
-    if type(value) in _HONEST:
+    if type(value) in _EXACT_CLASSES:
         return value
     return [item for item in value]  # noqa: C416, as list() would ask for the length
 
 
-_HONEST = {list, tuple, set, frozenset}
+_EXACT_CLASSES = {list, tuple, set, frozenset}
 
 
 if not TYPE_CHECKING:

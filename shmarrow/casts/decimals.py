@@ -133,7 +133,7 @@ def decimal_words(type: DecimalType, integers: Sequence[int]) -> Values:
         return np.frombuffer(data, "<u8").reshape(-1, type.bits // 64)
 
 
-def shown(type: DecimalType, values: Values) -> str:
+def format_values(type: DecimalType, values: Values) -> str:
     """Format the single value of a storage as a decimal."""
     import decimal
 

@@ -17,7 +17,7 @@ from shmarrow.errors import InvalidData, InvalidType
 if TYPE_CHECKING:
     from shmarrow.types import DataType
 
-Way: TypeAlias = Callable[[Values, Any, Any, bool], tuple[Values, list[Fault]]]
+Conversion: TypeAlias = Callable[[Values, Any, Any, bool], tuple[Values, list[Fault]]]
 
 
 def convert(values: Values, valid: Mask | None, source: DataType, target: DataType, safe: bool = True) -> Values:
@@ -52,11 +52,11 @@ def convert(values: Values, valid: Mask | None, source: DataType, target: DataTy
     """
     if source == target:
         return values
-    way = _WAYS.get((source.descriptor.values, target.descriptor.values))
+    way = CONVERSIONS.get((source.descriptor.values, target.descriptor.values))
     if way is None:
-        raise no_way(source, target)
+        raise no_cast(source, target)
     result, problems = way(values, source, target, safe)
-    refuse(problems, valid, target, lambda slot: shown(source, values[slot : slot + 1]))
+    refuse(problems, valid, target, lambda slot: format_values(source, values[slot : slot + 1]))
     return result
 
 
@@ -70,7 +70,7 @@ def refuse(problems: list[Fault], valid: Mask | None, target: DataType, show: Ca
             raise InvalidData(text, where=[("row", slot)], hint=fault.hint)
 
 
-def no_way(source: DataType, target: DataType) -> InvalidType:
+def no_cast(source: DataType, target: DataType) -> InvalidType:
     """Return the error for types without a cast between them."""
     texts = [getattr(type, "text", False) for type in (source, target)]
     plain = [type.layout in ("primitive", "bool") and type.descriptor.values != "bytes" for type in (source, target)]
@@ -78,27 +78,27 @@ def no_way(source: DataType, target: DataType) -> InvalidType:
     return InvalidType(f"there is no cast from {source} to {target}", hint=hint)
 
 
-def shown(type: Any, values: Values) -> str:
+def format_values(type: Any, values: Values) -> str:
     """Format the single value of a storage; invalid storage as a plain number."""
     kind = type.descriptor.values
     if kind == "decimal":
-        return decimals.shown(type, values)
+        return decimals.format_values(type, values)
     if kind in time.KINDS:
-        return time.shown(type, values)
+        return time.format_values(type, values)
     return str(values.tolist()[0])
 
 
-def broken(type: Any, values: Values) -> tuple[Mask | None, str]:
+def violations(type: Any, values: Values) -> tuple[Mask | None, str]:
     """Return which values of a storage break the rules of their type, or None, and the rule."""
     kind = type.descriptor.values
     if kind == "decimal":
         return decimals.too_wide(type.precision, values), f"expected at most {type.precision} digits"
-    return time.broken(type, values) if kind in time.KINDS else (None, "")
+    return time.violations(type, values) if kind in time.KINDS else (None, "")
 
 
 def convertible(source: DataType, target: DataType) -> bool:
     """Return whether :func:`convert` supports this conversion."""
-    way = _WAYS.get((source.descriptor.values, target.descriptor.values))
+    way = CONVERSIONS.get((source.descriptor.values, target.descriptor.values))
     return source == target or (way is not None and (way is not _same_bits or _has_same_bits(source, target)))
 
 
@@ -109,11 +109,11 @@ def _has_same_bits(source: DataType, target: DataType) -> bool:
 def _same_bits(values: Values, source: Any, target: Any, safe: bool) -> tuple[Values, list[Fault]]:
     """Reinterpret temporal storage as integers of the same width, and back."""
     if not _has_same_bits(source, target):
-        raise no_way(source, target)
+        raise no_cast(source, target)
     return values, time.rule_faults(target, values)
 
 
-_WAYS: dict[tuple[str, str], Way] = {
+CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("bool", "integer"): numbers.from_bools,
     ("bool", "float"): numbers.from_bools,
     ("integer", "bool"): numbers.to_bools,

@@ -226,7 +226,7 @@ def from_parts(seconds: Values, micros: Values, target: Any) -> Outcome:
 # --- validation of values -----------------------------------------------------------------------------------------
 
 
-def broken(type: Any, values: Values) -> tuple[Mask | None, str]:
+def violations(type: Any, values: Values) -> tuple[Mask | None, str]:
     """Return which values of a storage break the rule of a date or time type, and the rule."""
     kind = type.descriptor.values
     if kind == "time":
@@ -239,10 +239,10 @@ def broken(type: Any, values: Values) -> tuple[Mask | None, str]:
 
 def rule_faults(type: Any, values: Values) -> list[Fault]:
     """Return the faults of a storage that breaks the rule of its type."""
-    return faults(broken(type, values))
+    return faults(violations(type, values))
 
 
-def shown(type: Any, values: Values) -> str:
+def format_values(type: Any, values: Values) -> str:
     """Format the single value of a storage as a date or time, or as a plain number if numpy reads it as NaT."""
     code = "D" if type.unit == "day" else type.unit
     kind = "m" if type.descriptor.values in ("time", "timedelta") else "M"

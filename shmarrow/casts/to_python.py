@@ -18,7 +18,7 @@ from shmarrow.buffer import Mask
 from shmarrow.casts.decimals import decimal_integers
 from shmarrow.casts.numbers import Values, divided, outside
 from shmarrow.casts.python import DayTime, MonthDayNano, decimal_module
-from shmarrow.casts.storage import shown
+from shmarrow.casts.storage import format_values
 from shmarrow.casts.time import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, PER_SECOND, time_zone
 from shmarrow.errors import InvalidData
 from shmarrow.types import DataType
@@ -49,7 +49,7 @@ def to_python(type: DataType, values: Values, valid: Mask | None = None, first: 
 
 
 def _refuse(type: DataType, values: Values, slot: int, first: int, what: str) -> Never:
-    held = shown(type, values[slot : slot + 1])
+    held = format_values(type, values[slot : slot + 1])
     remedy = (
         ".values has the counts" if type.descriptor.values == "time" else "to_numpy(zero_copy_only=False) returns it"
     )

@@ -42,7 +42,7 @@ class ColumnSource(Protocol):
     def columns(self, indices: Sequence[int] | None = None) -> list[Array]:
         """Return several columns, or all; faster than one by one if they are fetched or decompressed."""
 
-    def at_hand(self, index: int) -> bool:
+    def is_cheap(self, index: int) -> bool:
         """Whether :meth:`column` needs neither a fetch nor a large decompression, so that a preview may show it."""
         return True
 
@@ -97,8 +97,8 @@ class ColumnView:
             found = [self.indices[i] for i in indices]
         return [self._cut(column) for column in self.batch._columns_at(found)]
 
-    def at_hand(self, index: int) -> bool:
-        return index in self.own or self.batch._at_hand(index if self.indices is None else self.indices[index])
+    def is_cheap(self, index: int) -> bool:
+        return index in self.own or self.batch._is_cheap(index if self.indices is None else self.indices[index])
 
     def check(self, index: int) -> None:
         if index not in self.own:
@@ -237,9 +237,9 @@ class RecordBatch(Columns[Array]):
                 built.update(zip(missing, source.columns(missing), strict=True))
         return [built[i] for i in wanted]
 
-    def _at_hand(self, index: int) -> bool:
+    def _is_cheap(self, index: int) -> bool:
         """Whether a column is built already, or can be built without a fetch or a large decompression."""
-        return index in self._columns or self._source is None or self._source.at_hand(index)
+        return index in self._columns or self._source is None or self._source.is_cheap(index)
 
     def _check_source(self, index: int) -> None:
         """Check what the source of a column knows about it."""
@@ -515,6 +515,6 @@ def record_batch(
 
     The arguments and errors are those of :func:`shmarrow.table`.
     """
-    from shmarrow.columns.tabular import made_from
+    from shmarrow.columns.tabular import from_any
 
-    return made_from(RecordBatch, data, names, schema, metadata)
+    return from_any(RecordBatch, data, names, schema, metadata)

@@ -44,7 +44,7 @@ from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import nulls
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.listing import buffer_bytes
-from shmarrow.layout.making import join_arrays, no_index, range_of, slice_bounds
+from shmarrow.layout.making import index_error, join_arrays, range_of, slice_bounds
 from shmarrow.layout.selection import selection
 from shmarrow.pickling import passed_by_handle
 from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_, storage_of
@@ -113,7 +113,7 @@ def check_range(positions: Indices, valid: Mask | None, length: int, what: str) 
     """Check valid positions; IndexOutOfRange if one is negative or beyond the end."""
     wanted = positions if valid is None else positions[valid]
     if len(wanted) and not (int(wanted.min()) >= 0 and int(wanted.max()) < length):
-        raise no_index(wanted, length, what, "value" if what == "column" else "row")
+        raise index_error(wanted, length, what, "value" if what == "column" else "row")
     return wanted
 
 

@@ -17,7 +17,7 @@ from shmarrow.columns.base import Columns, Key, is_reader
 from shmarrow.columns.batch import RecordBatch, batch_of, read_record_batch
 from shmarrow.columns.chunked import ChunkedArray, cut, locate, read_chunked_array, split, starts_of
 from shmarrow.columns.names import checked_schema, several
-from shmarrow.columns.tabular import as_column, frame_in_schema, made_from
+from shmarrow.columns.tabular import as_column, frame_in_schema, from_any
 from shmarrow.errors import (
     Closed,
     InvalidArgument,
@@ -693,7 +693,7 @@ def table(
     InvalidData
         If a value does not fit the schema.
     """
-    return made_from(Table, data, names, schema, metadata)
+    return from_any(Table, data, names, schema, metadata)
 
 
 def _is_batch(item: Any) -> bool:

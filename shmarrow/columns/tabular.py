@@ -26,7 +26,7 @@ def as_column(values: Any, type: DataType | None) -> Array | ChunkedArray:
     return values if isinstance(values, ChunkedArray) else as_array(values, "a column", type)
 
 
-def made_from(
+def from_any(
     kind: Any,
     data: Any,
     names: Sequence[str] | Schema | None,

@@ -115,7 +115,7 @@ class ExtensionArray(Array, of=ExtensionType):
             if source.__class__ is not target.__class__ or source.serialize() != target.serialize():
                 from shmarrow.casts import storage
 
-                raise storage.no_way(source, target)
+                raise storage.no_cast(source, target)
             array = array.storage
         return cls.from_storage(target, array._cast_to(target.storage_type, safe))
 

@@ -163,7 +163,7 @@ class IndexedReader(Hinted):
                 return
             yield self._selected(batch, number)
 
-    def _lasting(self) -> Iterator[RecordBatch]:
+    def _iter_after_close(self) -> Iterator[RecordBatch]:
         """Iterate over all batches; if the bytes are in memory or mapped, they can be read after closing."""
         batches = self._opened()
         every: Iterator[RecordBatch] = iter(partial(next, map(batches.batch, count())), None)
@@ -182,7 +182,7 @@ class IndexedReader(Hinted):
         """
         from shmarrow.columns.table import batches_for
 
-        return batches_for(self._schema, self._lasting(), name, lossy)
+        return batches_for(self._schema, self._iter_after_close(), name, lossy)
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export all batches as a PyCapsule ``arrow_array_stream``, any number of times.
@@ -191,7 +191,7 @@ class IndexedReader(Hinted):
         """
         from shmarrow.layout.c_stream import export_batches
 
-        return export_batches(self._schema, self._lasting(), requested_schema, **unknown)
+        return export_batches(self._schema, self._iter_after_close(), requested_schema, **unknown)
 
     def _dictionaries_of(self, number: int) -> Any:
         """The dictionaries of a batch by id."""

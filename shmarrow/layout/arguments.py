@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from shmarrow.buffer import EMPTY, Bytes, DType, Indices, Mask, NDArray
-from shmarrow.casts import exact_items
+from shmarrow.casts import listed
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, counted, shown
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.listing import LISTING
@@ -119,7 +119,7 @@ def checked_positions(indices: Any) -> tuple[Indices, Mask | None]:
             indices = indices.to_pylist()
         try:
             if isinstance(indices, (list, tuple)):
-                indices = exact_items(indices)
+                indices = listed(indices)
                 if None in indices:
                     valid = np.array([index is not None for index in indices], np.bool_)
                     indices = [0 if index is None else index for index in indices]

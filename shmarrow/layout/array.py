@@ -48,13 +48,13 @@ from shmarrow.layout.making import (
     items_of,
     join_arrays,
     make_array,
-    no_memory,
+    memory_error,
     range_of,
     slice_bounds,
 )
 from shmarrow.layout.preview import Budget, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
-from shmarrow.memory.mappings import own
+from shmarrow.memory.mappings import as_writable
 from shmarrow.pickling import packed, passed_by_handle, unpacked
 from shmarrow.types import DataType, as_type, has_floats, null
 
@@ -305,7 +305,7 @@ class Array(WithoutOperators, LayoutHooks):
             If ``writable`` is True and the mapped file has been truncated.
         """
         values = self._to_numpy(zero_copy_only)
-        return own(values) if writable else values
+        return as_writable(values) if writable else values
 
     def to_masked_array(self) -> np.ma.MaskedArray[Any, Any]:
         """Return a read-only masked ndarray over the same memory, masked where a slot is null.
@@ -445,7 +445,7 @@ class Array(WithoutOperators, LayoutHooks):
         try:
             return (self is other and not has_floats(self._type)) or self._equal(other, None)
         except MemoryError:
-            raise no_memory(self, self._length) from None
+            raise memory_error(self, self._length) from None
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Array) else NotImplemented
@@ -918,7 +918,7 @@ class Array(WithoutOperators, LayoutHooks):
             else:
                 indices = np.where(valid, indices, 0)
         if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
-            raise making.no_index(indices, self._length, "array", "value")
+            raise making.index_error(indices, self._length, "array", "value")
         try:
             own = self._valid_at(indices)
             if own is not None:
@@ -926,7 +926,7 @@ class Array(WithoutOperators, LayoutHooks):
                 valid = None if valid.all() else valid
             return self._gather(indices) if valid is None else self._gather_valid(indices, valid)._masked(valid)
         except MemoryError:
-            raise no_memory(self, len(indices)) from None
+            raise memory_error(self, len(indices)) from None
 
     def _valid_at(self, indices: Indices) -> Mask | None:
         """True for the valid ones of the slots at in-range ``indices``; None if all may be valid."""

@@ -250,7 +250,7 @@ def export_batches(
     source = iter(batches)
     first = list(islice(source, _FEW + 1))
     few = len(first) == 1 or (len(first) <= _FEW and len(first) * len(target) <= _MOST_COLUMNS)
-    if few and all(batch._at_hand(i) for batch in first for i in range(len(batch.schema))):
+    if few and all(batch._is_cheap(i) for batch in first for i in range(len(batch.schema))):
         return export_all(target, first)
     return _one_by_one(target, chain(first, source))
 

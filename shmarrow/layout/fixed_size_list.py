@@ -19,7 +19,7 @@ from shmarrow.layout.making import (
     join_arrays,
     make_array,
     refuse_type,
-    spread,
+    repeat_mask,
     validity_of,
     zeros,
 )
@@ -94,7 +94,7 @@ class FixedSizeListArray(Lists):
         if live is None and mine._equal(theirs, None):
             return True
         valid = self._live(live)
-        return valid is not None and bool(mine._equal(theirs, spread(valid, self._type.list_size, mine)))
+        return valid is not None and bool(mine._equal(theirs, repeat_mask(valid, self._type.list_size, mine)))
 
     def _spans(self) -> tuple[Indices, Indices, Any]:
         """The start and length of each list, and the child; null slots have elements like others."""
@@ -120,7 +120,7 @@ class FixedSizeListArray(Lists):
 
     def _referenced(self, live: Mask | None) -> Iterator[tuple[Field | None, Any, Mask | None]]:
         child = self._window()
-        yield self._type.fields[0], child, spread(live, self._type.list_size, child)
+        yield self._type.fields[0], child, repeat_mask(live, self._type.list_size, child)
 
     @classmethod
     def _nulls(cls, type: DataType, length: int) -> Any:

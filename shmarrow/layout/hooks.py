@@ -34,7 +34,7 @@ from shmarrow import bitmap
 from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData, clip
 from shmarrow.layout import validation
-from shmarrow.layout.making import check_expansion, check_slots, is_sparse, no_memory, ranges, total_of, zeros
+from shmarrow.layout.making import check_expansion, check_slots, is_sparse, memory_error, ranges, total_of, zeros
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import has_required
 from shmarrow.types import DataType, Field
@@ -167,7 +167,7 @@ class LayoutHooks:
         try:
             return self._take(ranges(starts, lengths))
         except MemoryError:
-            raise no_memory(self, total) from None
+            raise memory_error(self, total) from None
 
     def _take_blocks(self, indices: Indices, size: int) -> Any:
         """The concatenated slots of blocks of ``size`` slots each, given by number; raises as :meth:`_take_runs`."""
@@ -304,7 +304,7 @@ class LayoutHooks:
         if result is None:
             from shmarrow.casts import storage
 
-            raise storage.no_way(array.type, target)
+            raise storage.no_cast(array.type, target)
         return result
 
     def _view(self, target: Any) -> Any:

@@ -24,7 +24,7 @@ from shmarrow.layout.making import (
     make_array,
     offsets_of,
     refuse_type,
-    spread,
+    repeat_mask,
     validity_of,
 )
 from shmarrow.layout.offsets import (
@@ -107,7 +107,7 @@ class ListArray(Lists):
             left, right = (each.values.slice(int(at[0]), int(at[-1] - at[0])) for each, at in sides)
             if live is None and left._equal(right, None):
                 return True
-            return valid is not None and bool(left._equal(right, spread(valid, np.diff(mine), left)))
+            return valid is not None and bool(left._equal(right, repeat_mask(valid, np.diff(mine), left)))
         if valid is None:
             return False
         slots = np.flatnonzero(valid)
@@ -153,7 +153,7 @@ class ListArray(Lists):
         offsets = self.offsets
         first, last = int(offsets[0]), int(offsets[-1])
         child = self.values.slice(first, last - first)
-        yield self._type.fields[0], child, spread(live, np.diff(offsets), child)
+        yield self._type.fields[0], child, repeat_mask(live, np.diff(offsets), child)
 
     @classmethod
     def _from_items(cls, type: Any, lengths: Indices, items: Any, valid: Mask | None) -> Any:

@@ -16,7 +16,7 @@ from shmarrow.layout.making import (
     frozen,
     is_sparse,
     make_array,
-    no_memory,
+    memory_error,
     ranges,
     total_of,
     validity_of,
@@ -121,7 +121,7 @@ class Lists(Array):
         try:
             slots = np.repeat(np.arange(self._length), sizes)
         except MemoryError:
-            raise no_memory(self, total_of(sizes)) from None
+            raise memory_error(self, total_of(sizes)) from None
         return make_array(int64(), len(slots), [None, frozen(slots)], 0)
 
     def _copied_bytes(self, counts: NDArray) -> float:

@@ -18,10 +18,10 @@ from shmarrow.layout.making import (
     check_reach,
     frozen,
     join_arrays,
-    kept,
     make_array,
     offsets_of,
     refuse_type,
+    reuse_if_equal,
     total_of,
     validity_of,
     view_of,
@@ -119,8 +119,8 @@ class ListViewArray(Lists):
     def trim(self) -> Self:
         starts, sizes = self._runs(self._mask())
         _, first, last = _reach(starts, sizes)
-        starts = kept(self.offsets, np.clip(self.offsets.astype(np.int64) - first, 0, last - first))
-        buffers = [self._trimmed_validity(), frozen(starts), frozen(kept(self.sizes, sizes))]
+        starts = reuse_if_equal(self.offsets, np.clip(self.offsets.astype(np.int64) - first, 0, last - first))
+        buffers = [self._trimmed_validity(), frozen(starts), frozen(reuse_if_equal(self.sizes, sizes))]
         child = self.values.slice(first, last - first).trim()
         return self._with(offset=0, buffers=buffers, null_count=self.null_count, children=[child])
 

@@ -45,7 +45,7 @@ def frozen(data: NDArray) -> Bytes:
     return flat
 
 
-def kept(old: NDArray, new: NDArray) -> NDArray:
+def reuse_if_equal(old: NDArray, new: NDArray) -> NDArray:
     """Return ``old`` if ``new`` has the same values, which takes no memory, else ``new`` in its dtype."""
     return old if np.array_equal(old, new) else new.astype(old.dtype)
 
@@ -137,7 +137,7 @@ def check_expansion(count: int, what: str) -> None:
         )
 
 
-def no_index(indices: Indices, length: int, what: str, item: str) -> IndexOutOfRange:
+def index_error(indices: Indices, length: int, what: str, item: str) -> IndexOutOfRange:
     """Return the error for out-of-range indices, which names the first."""
     wrong = int(indices[(indices < 0) | (indices >= length)][0])
     return IndexOutOfRange(f"index {wrong} is out of range: the {what} has {counted(length, item)}")
@@ -296,7 +296,7 @@ def is_sparse(array: Any) -> bool:
     return len(array) > 8 * int(array.get_total_buffer_size())
 
 
-def no_memory(array: Any, count: int) -> LimitExceeded:
+def memory_error(array: Any, count: int) -> LimitExceeded:
     """Return the error for more slots than fit in memory."""
     return LimitExceeded(f"{clip(str(array.type), 200)}: no memory for {count} values; work on slices")
 
@@ -307,7 +307,7 @@ def blank_mask(child: Any) -> Mask:
     return np.zeros(len(child), np.bool_)
 
 
-def spread(live: Mask | None, counts: Any, child: Any) -> Mask | None:
+def repeat_mask(live: Mask | None, counts: Any, child: Any) -> Mask | None:
     """Repeat each bool ``counts`` times, one per slot of ``child``; None for None."""
     if live is None:
         return None

@@ -106,7 +106,7 @@ class PrimitiveArray(Array):
             try:
                 return str(self._value(index))
             except InvalidData:
-                return storage.shown(self._type, self.values[index : index + 1])
+                return storage.format_values(self._type, self.values[index : index + 1])
         return super()._value_preview(index, budget)
 
     def _pylist(self, valid: Mask | None) -> list[Any]:
@@ -215,7 +215,7 @@ class PrimitiveArray(Array):
 
         values = self.values
         for start in range(0, self._length, _PIECE) if self._type.byte_width else ():
-            wrong, rule = storage.broken(self._type, values[start : start + _PIECE])
+            wrong, rule = storage.violations(self._type, values[start : start + _PIECE])
             if wrong is None:
                 continue
             mask = self._mask()
@@ -223,7 +223,7 @@ class PrimitiveArray(Array):
                 wrong = wrong & mask[start : start + _PIECE]
             if wrong.any():
                 slot = start + int(wrong.argmax())
-                held = storage.shown(self._type, values[slot : slot + 1])
+                held = storage.format_values(self._type, values[slot : slot + 1])
                 raise InvalidData(f"{self._type}: {rule}, found {held}", where=[("row", slot)])
 
     @classmethod

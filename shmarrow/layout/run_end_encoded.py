@@ -16,7 +16,7 @@ from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
 from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array, nulls
 from shmarrow.layout.codes import codes_of, slot_codes
-from shmarrow.layout.making import check_bits, check_slots, frozen, join_arrays, kept, make_array, refuse_type
+from shmarrow.layout.making import check_bits, check_slots, frozen, join_arrays, make_array, refuse_type, reuse_if_equal
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import CHUNK, check_repeats, has_fixed_width
 from shmarrow.types import DataType, ExtensionType, Field, RunEndEncodedType
@@ -159,7 +159,7 @@ class RunEndEncodedArray(Array):
 
     def trim(self) -> Self:
         first, ends = self._window()
-        ends = kept(self._ends()[first : first + len(ends)], ends)
+        ends = reuse_if_equal(self._ends()[first : first + len(ends)], ends)
         return self._build(ends, self.values.slice(first, len(ends)).trim(), self._length)
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shmarrow.buffer import Indices, Mask, NDArray
-from shmarrow.casts import exact_items, kinds_of
+from shmarrow.casts import kinds_of, listed
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array, nulls
@@ -304,7 +304,7 @@ def columns_of(type: Any, values: Sequence[Any]) -> list[list[Any]]:
             if not distinct.issuperset(value):
                 raise InvalidType(f"{type}: no field for {sorted(map(shown, set(value) - distinct))[:8]}")
             rows.append(tuple([value.get(name) for name in names]))
-        elif isinstance(value, (tuple, list)) and len(items := exact_items(value)) == width:
+        elif isinstance(value, (tuple, list)) and len(items := listed(value)) == width:
             pairs = width and all(
                 isinstance(item, tuple) and len(item) == 2 and item[0] == name
                 for item, name in zip(items, names, strict=True)

@@ -24,7 +24,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.buffer import DType, Indices, Mask, NDArray
-from shmarrow.casts import exact_items, kinds_of
+from shmarrow.casts import kinds_of, listed
 from shmarrow.casts.python import DayTime, MonthDayNano, addresses_of, exact_bytes
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
 from shmarrow.layout.array import Array
@@ -217,7 +217,7 @@ def flatten_lists(type: Any, values: Sequence[Any]) -> tuple[Indices, list[Any]]
         elif isinstance(value, Array):
             value = value.to_pylist()
         elif isinstance(value, (list, tuple, set, frozenset)):
-            value = exact_items(value)
+            value = listed(value)
         elif not isinstance(value, range):
             text = f"{type}: expected a list, found {shown(value)} of type {value.__class__.__name__}"
             raise InvalidType(text, where=[("row", i)])
@@ -241,7 +241,7 @@ def columns_of_dicts(values: Sequence[Any]) -> dict[str, list[Any]] | None:
 
 def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
     """Return a (key, item) pair from a tuple, or from a dict of the two field names."""
-    if isinstance(item, (tuple, list)) and len(items := exact_items(item)) == 2:
+    if isinstance(item, (tuple, list)) and len(items := listed(item)) == 2:
         return items[0], items[1]
     if isinstance(item, Mapping):
         names = [type.key_field.name, type.item_field.name]
@@ -425,14 +425,14 @@ def _values(type: Any, item: Any) -> Sequence[Sequence[Any]] | None:
     """The value of each field of a struct, in a list; None if it has other fields."""
     if isinstance(item, Mapping):
         return [[item.get(name)] for name in type.names] if set(type.names).issuperset(item) else None
-    values = exact_items(item)
+    values = listed(item)
     return [[value] for value in values] if len(values) == len(type.names) else None
 
 
 def _pairs(type: Any, item: Any) -> Sequence[Sequence[Any]] | None:
     """The keys and the items of a map; None if these are no pairs."""
     try:
-        pairs = [pair_of(type, part) for part in (item.items() if isinstance(item, Mapping) else exact_items(item))]
+        pairs = [pair_of(type, part) for part in (item.items() if isinstance(item, Mapping) else listed(item))]
     except InvalidType:
         return None
     return [[key for key, _ in pairs], [value for _, value in pairs]]

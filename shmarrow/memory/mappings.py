@@ -272,7 +272,7 @@ def _owner(memory: Any) -> Mapping | None:
 # --- writable memory --------------------------------------------------------------------------------------------
 
 
-def own(array: NDArray) -> NDArray:
+def as_writable(array: NDArray) -> NDArray:
     """Return the array itself if writable, else as :func:`writable`."""
     return array if array.flags.writeable else writable(array)
 

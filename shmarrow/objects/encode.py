@@ -103,7 +103,7 @@ def encode(value: Any, options: IpcWriteOptions | None = None, locate: Locate | 
     return encoder(value, options) if locate is None or encoder not in _ROWS else encoder(value, options, locate=locate)
 
 
-def own(value: Any) -> Any:
+def normalized(value: Any) -> Any:
     """The value, or what :func:`encode` makes of another library's, which may be possible only once."""
     return value if _encoder_of(value) else accepted(value)
 

@@ -18,7 +18,7 @@ import numpy as np
 from shmarrow import bitmap, capsules
 from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.tabular import frame_in_schema, made_from
+from shmarrow.columns.tabular import frame_in_schema, from_any
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
@@ -93,7 +93,7 @@ def _as_batch(value: Any, schema: Schema | None) -> RecordBatch | None:
     if schema is not None and capsules.is_frame(value):
         return frame_in_schema(RecordBatch, value, schema)
     if capsules.is_frame(value) or isinstance(value, Mapping):
-        return made_from(RecordBatch, value, None, schema, None)
+        return from_any(RecordBatch, value, None, schema, None)
     return RecordBatch._of_rows(value)
 
 
@@ -474,7 +474,7 @@ class _Released:
 
     column = columns = check = _raise
 
-    def at_hand(self, index: int) -> bool:
+    def is_cheap(self, index: int) -> bool:
         return False
 
 

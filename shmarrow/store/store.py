@@ -705,11 +705,11 @@ class Store(Hinted):
         self, catalog: Catalog, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None
     ) -> str:
         """Put an object that shares buffers with others of this store."""
-        from shmarrow.objects.encode import own
+        from shmarrow.objects.encode import normalized
         from shmarrow.reuse import Sources
         from shmarrow.store.transaction import NotShared
 
-        obj = own(obj)
+        obj = normalized(obj)
         with Sources(catalog.mapped, p.PARTS_MAX) as sources:
             while True:
                 encoded = sources.encode(obj, options)

@@ -11,8 +11,8 @@ import pytest
 
 import shmarrow as sa
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
-from shmarrow.ipc.flatbuffers.reader import Tracer
-from shmarrow.ipc.message.decode import Known, parse_metadata
+from shmarrow.ipc.flatbuffers.reader import TracingReader
+from shmarrow.ipc.message.decode import TemplateCache, parse_metadata
 from tests.support.wire import messages
 
 SCHEMA = sa.schema([("x", sa.int64()), ("y", sa.string()), ("z", sa.int64())])
@@ -70,12 +70,12 @@ def test_bytes_that_are_read_as_two_things_are_not_kept() -> None:
     """If a vector of numbers could be part of a table, other numbers would be another table."""
     part = messages(stream_of([4]))[1]
     metadata = part.message.metadata
-    message = parse_metadata(metadata, "test", sa.Limits(), Tracer)
+    message = parse_metadata(metadata, "test", sa.Limits(), TracingReader)
     start, count = message.header.vector_of("nodes", 16)
     tracer: Any = message.table.reader
     hole = [(start, f"{16 * count}s")]
     for reads, kept in ((tracer.reads, True), ({*tracer.reads, (start + 8, start + 12)}, False)):
-        known = Known()
+        known = TemplateCache()
         known.add(metadata.tobytes(), hole, reads, "value")
         assert (known.find(metadata.tobytes()) is not None) == kept
     known.add(metadata.tobytes(), hole * 2, tracer.reads, "value")

@@ -100,9 +100,9 @@ def test_names_and_values_cannot_break_lines_or_escape() -> None:
 class Counting:
     """A source of columns that counts what is asked for."""
 
-    def __init__(self, columns: dict[int, Any], at_hand: bool = True) -> None:
+    def __init__(self, columns: dict[int, Any], is_cheap: bool = True) -> None:
         self.asked: set[int] = set()
-        self._columns, self._at_hand = columns, at_hand
+        self._columns, self._is_cheap = columns, is_cheap
 
     def column(self, index: int) -> Any:
         self.asked.add(index)
@@ -111,8 +111,8 @@ class Counting:
     def columns(self, indices: Sequence[int] | None = None) -> list[Any]:
         raise AssertionError("all columns at once")
 
-    def at_hand(self, index: int) -> bool:
-        return self._at_hand
+    def is_cheap(self, index: int) -> bool:
+        return self._is_cheap
 
 
 ONES = sa.array(np.ones(1000, "int16"))
@@ -150,7 +150,7 @@ def test_only_first_and_last_batches_are_read() -> None:
 
 
 def test_what_would_be_fetched_is_not_shown() -> None:
-    source = Counting({}, at_hand=False)
+    source = Counting({}, is_cheap=False)
     batch = sa.RecordBatch(sa.schema({"far": "int16", "b": "int16"}), 1, source=source)
     assert repr(batch).splitlines() == [
         "<shmarrow.RecordBatch of 1 row, 2 columns>",

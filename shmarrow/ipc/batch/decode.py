@@ -27,9 +27,9 @@ from shmarrow import bitmap
 from shmarrow.buffer import EMPTY, U1, Bytes, Indices, Mask, NDArray
 from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, ShmarrowError, at
-from shmarrow.ipc.flatbuffers.reader import TableView, Tracer
+from shmarrow.ipc.flatbuffers.reader import TableView, TracingReader
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import LARGEST, Known, Message, parse_metadata
+from shmarrow.ipc.message.decode import LARGEST, Message, TemplateCache, parse_metadata
 from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema
 from shmarrow.layout import make_array, nulls
 from shmarrow.layout.listing import LISTING, BufferSpec, swapped, swapped_views, walk
@@ -84,7 +84,7 @@ class BatchHeader(NamedTuple):
         return counts
 
 
-_KNOWN = Known()
+_KNOWN = TemplateCache()
 """All of a header but the numbers, by all of the metadata but the numbers."""
 
 
@@ -101,12 +101,12 @@ def read_message(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -
             nodes = np.ndarray((len(nodes) // 16, 2), _PAIR, nodes)
             buffers = np.ndarray((len(buffers) // 16, 2), _PAIR, buffers)
             return BatchHeader(length, body_length, nodes, buffers, *rest)
-    message = parse_metadata(np.frombuffer(data, U1), where, limits, Tracer)
+    message = parse_metadata(np.frombuffer(data, U1), where, limits, TracingReader)
     if message.kind != "RecordBatch":
         return message
     table, tracer = message.header, message.table.reader
     header = header_of(message, table, where)
-    assert isinstance(tracer, Tracer)
+    assert isinstance(tracer, TracingReader)
     holes = [(table.offset_of("length"), "q"), (message.table.offset_of("bodyLength"), "q")]
     holes += [(start, f"{16 * count}s") for start, count in [table.vector_of(slot, 16) for slot in _VECTORS]]
     if all(place for place, _ in holes):
@@ -267,7 +267,7 @@ class ArrayLoader:
             return "is compressed"
         return "is big-endian" if self._schema.big_endian else ""
 
-    def at_hand(self, index: int) -> bool:
+    def is_cheap(self, index: int) -> bool:
         return self._direct or (self._have is None and self.length <= _SMALL)
 
     def check(self, index: int) -> None:

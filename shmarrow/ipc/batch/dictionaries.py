@@ -28,7 +28,7 @@ _FEW = 64
 """Up to so many dictionaries are copied to add one, and none of an older version is kept."""
 
 
-class ById(Generic[T]):
+class LayeredMap(Generic[T]):
     """An immutable mapping of dictionary ids that shares most entries with the one it was derived from.
 
     The entries are in layers; newer ones hide those of equal id in older ones. Each layer is at least twice as large as
@@ -40,12 +40,12 @@ class ById(Generic[T]):
     def __init__(self, layers: tuple[dict[int, T], ...] = ()) -> None:
         self._layers = layers
 
-    def with_entry(self, id: int, value: T) -> ById[T]:
+    def with_entry(self, id: int, value: T) -> LayeredMap[T]:
         """Return a mapping in which the id has this value."""
         new, layers = {id: value}, list(self._layers)
         while layers and len(layers[-1]) < max(2 * len(new), _FEW):
             new = {**layers.pop(), **new}
-        return ById((*layers, new))
+        return LayeredMap((*layers, new))
 
     def get(self, id: int) -> T | None:
         """The value of an id."""
@@ -73,7 +73,7 @@ class DictionaryBudget:
     def __init__(self, limits: Limits) -> None:
         self.limit = limits.dictionary_bytes
         # The total, and for each id where its dictionary begins and its bytes; replaced as a whole.
-        self._counted: tuple[int, ById[tuple[int, int]]] = 0, ById()
+        self._counted: tuple[int, LayeredMap[tuple[int, int]]] = 0, LayeredMap()
 
     def left(self, id: int, start: int) -> int:
         """Bytes left for the dictionary of an id that begins at message ``start``, with all of its deltas."""

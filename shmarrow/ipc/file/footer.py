@@ -12,9 +12,9 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView, TracingReader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
-from shmarrow.ipc.message.decode import LARGEST, Holes, Known, check_version, read_key_values
+from shmarrow.ipc.message.decode import LARGEST, Holes, TemplateCache, check_version, read_key_values
 from shmarrow.ipc.schema.lazy import read_schema, schema_region
 from shmarrow.memory import Source
 from shmarrow.types import Metadata, Schema, generation
@@ -55,7 +55,7 @@ class Footer(NamedTuple):
     version: int
 
 
-_KNOWN = Known()
+_KNOWN = TemplateCache()
 """Schema, metadata and version of footers, by all of their bytes but the blocks."""
 _VECTORS = "recordBatches", "dictionaries"
 
@@ -75,7 +75,7 @@ def read_footer(source: Source, limits: Limits) -> Footer:
             return Footer(end, batches, dictionaries, *rest)
         data = np.frombuffer(own, U1)
     where = f"{source.name}: footer"
-    root = (Tracer if small else Reader)(data, where, limits).root("Footer")
+    root = (TracingReader if small else Reader)(data, where, limits).root("Footer")
     version, table = root["version"], root["schema"]
     if version > ENUMS["MetadataVersion"]["V5"]:  # old writers omitted the version, which then reads as V1
         check_version(version, source.name)
@@ -89,7 +89,7 @@ def read_footer(source: Source, limits: Limits) -> Footer:
     first = len(data) - region  # all that the schema refers to follows from there on
     holes = [(start, f"{count * _BLOCK.itemsize}s") for start, count in vectors if start]
     below = all(start + count * _BLOCK.itemsize <= first for start, count in vectors)
-    if isinstance(tracer, Tracer) and region and vectors[0][0] and below:
+    if isinstance(tracer, TracingReader) and region and vectors[0][0] and below:
         reads = [span for span in tracer.reads if span[0] < first]
         _KNOWN.add(own, holes, [*reads, (first, len(data))], (schema, metadata, version), key)
     return Footer(end, batches, dictionaries, schema, metadata, version)

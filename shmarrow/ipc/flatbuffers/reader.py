@@ -176,8 +176,8 @@ class Reader(FlatBuffer):
         return bytes(self.view[start : start + length])
 
 
-class Tracer(Reader):
-    """A reader that records which bytes it reads, for :class:`~shmarrow.ipc.message.decode.Known`.
+class TracingReader(Reader):
+    """A reader that records which bytes it reads, for :class:`~shmarrow.ipc.message.decode.TemplateCache`.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Tracer(Reader):
         self.reads: set[tuple[int, int]] = set()
 
     def operation(self) -> Reader:
-        tracer = Tracer(self.data, self.where, self.limits)
+        tracer = TracingReader(self.data, self.where, self.limits)
         tracer.reads = self.reads
         return tracer
 

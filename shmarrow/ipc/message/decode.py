@@ -19,8 +19,8 @@ Templates: FlatBuffers that are constant except for a few numbers.
 
 The messages of a writer's batches, the tensors of a model and the footers of a store's objects mostly differ in
 lengths, offsets and sizes only. A :class:`Template` is filled in for writing, which saves building the FlatBuffer.
-:class:`Known` recognises one for reading, which saves parsing it: if all constant bytes are those of a FlatBuffer that
-was checked before, only the numbers have to be checked again.
+:class:`TemplateCache` recognises one for reading, which saves parsing it: if all constant bytes are those of a
+FlatBuffer that was checked before, only the numbers have to be checked again.
 
 What was read of a FlatBuffer follows from its constants only if no number is part of anything else: hostile bytes may
 use a vector of numbers as a table, too. So the first reading is traced, and nothing is kept where reads overlap.
@@ -89,7 +89,7 @@ class Template:
         return self.layout.pack(*parts)
 
 
-class Known:
+class TemplateCache:
     """A cache of what was decoded from small FlatBuffers, by their constant bytes; bounded, and cleared when full.
 
     Notes
@@ -116,7 +116,7 @@ class Known:
         holes : sequence of (int, str)
             Numbers, or vectors of them, which were read as such.
         reads : iterable of (int, int)
-            Start and end of all that was read, recorded by :class:`~shmarrow.ipc.flatbuffers.reader.Tracer`.
+            Start and end of all that was read, recorded by :class:`~shmarrow.ipc.flatbuffers.reader.TracingReader`.
         """
         spans = sorted(span for span in reads if span[0] < span[1])
         overlap = any(one[1] > other[0] for one, other in pairwise(spans))

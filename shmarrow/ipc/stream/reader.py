@@ -22,7 +22,7 @@ from shmarrow.columns.names import included
 from shmarrow.columns.table import RecordBatchReader
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
-from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
+from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, LayeredMap
 from shmarrow.ipc.message.decode import CONTINUATION, Located, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
@@ -215,7 +215,7 @@ class _StreamBatches:
         rows = [entry.rows for entry in self.indexed[: self.count()]]
         return sum(rows)
 
-    def dictionaries_of(self, number: int) -> ById[Dictionary]:
+    def dictionaries_of(self, number: int) -> LayeredMap[Dictionary]:
         """The dictionaries as of a batch that was read before, by id."""
         return self.indexed[number].before.dictionaries
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from shmarrow.columns.batch import RecordBatch
 from shmarrow.errors import InvalidData, Limits, Unsupported
 from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, open_batch
-from shmarrow.ipc.batch.dictionaries import ById, Dictionary, DictionaryBudget
+from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, LayeredMap
 from shmarrow.ipc.message.decode import Message
 from shmarrow.ipc.schema.lazy import LazySchema, inner_dictionaries, read_schema
 from shmarrow.types import Schema
@@ -57,7 +57,7 @@ class StreamState(NamedTuple):
         Bytes of the messages so far; the offset of the next one.
     schema : Schema or None
         The schema, once read.
-    dictionaries : ById of Dictionary
+    dictionaries : LayeredMap of Dictionary
         The current version of each dictionary.
     batches : int
         Number of record batches so far.
@@ -72,7 +72,7 @@ class StreamState(NamedTuple):
     budget: DictionaryBudget
     offset: int = 0
     schema: Schema | None = None
-    dictionaries: ById[Dictionary] = ById()
+    dictionaries: LayeredMap[Dictionary] = LayeredMap()
     batches: int = 0
     dictionary_batches: int = 0
     deltas: int = 0

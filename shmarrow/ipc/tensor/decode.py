@@ -15,8 +15,8 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits
-from shmarrow.ipc.flatbuffers.reader import Reader, TableView, Tracer
-from shmarrow.ipc.message.decode import Holes, Known, Message, parse_metadata
+from shmarrow.ipc.flatbuffers.reader import Reader, TableView, TracingReader
+from shmarrow.ipc.message.decode import Holes, Message, TemplateCache, parse_metadata
 from shmarrow.ipc.tensor.elements import buffer_range, check_reach, element_of, shape_of
 from shmarrow.tensor.dense import DimNames, Shape, Tensor, row_major
 from shmarrow.tensor.element import Element
@@ -57,7 +57,7 @@ class SparseHeader(NamedTuple):
         return read_sparse(self.message, body, self.where)
 
 
-_KNOWN = Known()
+_KNOWN = TemplateCache()
 """The headers of dense tensors of some types, dimensions and metadata, as read with the default limits."""
 _LARGEST = 1024
 
@@ -69,7 +69,7 @@ def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | Sp
     header = None if recognized is None else _with_numbers(*recognized)
     if header is not None:
         return header
-    reader = Tracer if key else Reader
+    reader = TracingReader if key else Reader
     message = parse_metadata(np.frombuffer(key, U1) if key else metadata, where, limits, reader)
     if message.kind == "SparseTensor":
         _, end = buffer_range(message.header["data"], message.body_length, f"{where}: the data")
@@ -79,7 +79,7 @@ def read_header(metadata: Bytes, where: str, limits: Limits) -> DenseHeader | Sp
     header = _dense_header(message, where)
     if key and message.header["strides"] is not None and not header.offset and 0 not in header.shape:
         tracer = message.table.reader
-        assert isinstance(tracer, Tracer)
+        assert isinstance(tracer, TracingReader)
         _KNOWN.add(key, dense_holes(message.table), tracer.reads, header)
     return header
 
