@@ -200,7 +200,7 @@ def _show(arguments: argparse.Namespace, schema: Any, batches: Iterator[tuple[Pl
     if arguments.json or not sys.stdout.isatty():
         _print(arguments, schema, batches, _CELL)
         return
-    from shmarrow.columns.table import Table
+    from shmarrow.columns import Table
     from shmarrow.display import table_lines
 
     found = [batch.take(np.arange(batch.num_rows)) for _, batch in batches if batch.num_rows]

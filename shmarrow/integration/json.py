@@ -24,8 +24,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import Bytes, Mask, as_bytes
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.table import Table
+from shmarrow.columns import RecordBatch, Table
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, at
 from shmarrow.integration.json_schema import member, read_items, read_schema, shown, write_schema
 from shmarrow.integration.json_values import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.table import Table, concat_batches
+from shmarrow.columns import RecordBatch, Table, concat_batches
 from shmarrow.interchange.foreign import Rows
 from shmarrow.ipc import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions

@@ -14,9 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from shmarrow import memory
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import checked_schema
-from shmarrow.columns.table import RecordBatchReader
+from shmarrow.columns import RecordBatch, RecordBatchReader, checked_schema
 from shmarrow.errors import DEFAULT_LIMITS, FieldNotFound, InvalidArgument, InvalidData
 from shmarrow.interchange import foreign
 from shmarrow.interchange.foreign import Rows

@@ -26,9 +26,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import Indices
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import several
-from shmarrow.columns.table import concat_batches
+from shmarrow.columns import RecordBatch, concat_batches, several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,

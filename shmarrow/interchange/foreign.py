@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1
-from shmarrow.columns.batch import RecordBatch, record_batch
-from shmarrow.columns.names import checked_schema
+from shmarrow.columns import RecordBatch, checked_schema, record_batch
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, Unsupported, at, optional
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.memory.life_cycle import Sink

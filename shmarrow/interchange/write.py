@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shmarrow import capsules, memory
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.chunked import ChunkedArray
-from shmarrow.columns.table import RecordBatchReader, Table, rows_of, table
+from shmarrow.columns import ChunkedArray, RecordBatch, RecordBatchReader, Table, rows_of
+from shmarrow.columns.table import table
 from shmarrow.errors import InvalidArgument, InvalidType, full_name, shown
 from shmarrow.interchange.arrow_file import ArrowFile, recut
 from shmarrow.interchange.directory import Directory

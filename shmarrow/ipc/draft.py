@@ -18,7 +18,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import PADDING, Bytes, Mask, NDArray, padded
-from shmarrow.columns.names import checked_schema
+from shmarrow.columns import checked_schema
 from shmarrow.errors import (
     FieldNotFound,
     InvalidArgument,

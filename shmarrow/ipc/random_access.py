@@ -14,8 +14,7 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex
 
 from shmarrow.capsules import PyCapsule
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import included, several
+from shmarrow.columns import RecordBatch, included, several
 from shmarrow.errors import IndexOutOfRange, InvalidType, Limits
 from shmarrow.habits import Hinted, no_batch
 from shmarrow.ipc.batch.decode import check_zero_copy
@@ -24,7 +23,7 @@ from shmarrow.memory.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachin
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:
-    from shmarrow.columns.table import RecordBatchReader, RecordBatchWithMetadata, Table
+    from shmarrow.columns import RecordBatchReader, RecordBatchWithMetadata, Table
 
 TRANSITIONS: Transitions = {OPEN: {READ: OPEN, CLOSE: CLOSED}, CLOSED: {CLOSE: CLOSED}}
 """States of a reader. Reads can always be repeated, so no error is final."""
@@ -145,7 +144,7 @@ class IndexedReader(Hinted):
 
     def get_batch_with_custom_metadata(self, index: SupportsIndex) -> RecordBatchWithMetadata:
         """Return a batch and its metadata. Errors as :meth:`get_batch`."""
-        from shmarrow.columns.table import with_metadata
+        from shmarrow.columns import with_metadata
 
         return with_metadata(self.get_batch(index))
 
@@ -171,7 +170,7 @@ class IndexedReader(Hinted):
 
     def read_all(self) -> Table:
         """Return all batches as a table, without copying."""
-        from shmarrow.columns.table import Table
+        from shmarrow.columns import Table
 
         return Table(self._schema, [batch for batch in self])  # noqa: C416 - no count first
 
@@ -180,7 +179,7 @@ class IndexedReader(Hinted):
 
         Any number of such readers may be made. Parameters and errors as for :meth:`RecordBatchReader.for_consumer`.
         """
-        from shmarrow.columns.table import batches_for
+        from shmarrow.columns import batches_for
 
         return batches_for(self._schema, self._iter_after_close(), name, lossy)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.file.reader import FileBatches, RecordBatchFileReader
@@ -26,7 +26,7 @@ from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
 from shmarrow.types import DataType, DateType, Metadata, Schema, bool_, large_string
 
 if TYPE_CHECKING:
-    from shmarrow.columns.table import Table
+    from shmarrow.columns import Table
     from shmarrow.tensor import SparseTensor, Tensor
 
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
@@ -86,7 +86,7 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
     if kind == "record_batch":
         return batches[0]
     if kind in ("table", "chunked_array"):
-        from shmarrow.columns.table import Table
+        from shmarrow.columns import Table
 
         table = Table(schema, batches)
         return table if kind == "table" else table.column(0)

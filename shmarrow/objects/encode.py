@@ -24,9 +24,8 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.buffer import ALIGNMENT, PADDING, padded
 from shmarrow.build import array
-from shmarrow.columns.batch import RecordBatch, read_record_batch
-from shmarrow.columns.chunked import ChunkedArray, read_chunked_array
-from shmarrow.columns.table import RecordBatchReader, Table, table
+from shmarrow.columns import ChunkedArray, RecordBatch, RecordBatchReader, Table, read_chunked_array, read_record_batch
+from shmarrow.columns.table import table
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, full_name, shown
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of
 from shmarrow.ipc.file.reader import RecordBatchFileReader

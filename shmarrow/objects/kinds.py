@@ -10,9 +10,7 @@ from shmarrow.types import DataType, FrozenMetadata, Metadata, float64, int64, u
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from shmarrow.columns.batch import RecordBatch
-    from shmarrow.columns.chunked import ChunkedArray
-    from shmarrow.columns.table import Table
+    from shmarrow.columns import ChunkedArray, RecordBatch, Table
     from shmarrow.ipc.tensor.bundle import Bundle
     from shmarrow.layout import Array
     from shmarrow.tensor import SparseTensor, Tensor

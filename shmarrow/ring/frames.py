@@ -17,8 +17,7 @@ import numpy as np
 
 from shmarrow import bitmap, capsules
 from shmarrow.buffer import U1, Bytes, NDArray
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.tabular import frame_in_schema, from_any
+from shmarrow.columns import RecordBatch, frame_in_schema, from_any
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,

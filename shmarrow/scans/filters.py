@@ -20,7 +20,7 @@ import numpy as np
 
 from shmarrow.buffer import Mask
 from shmarrow.build import array
-from shmarrow.columns.names import several
+from shmarrow.columns import several
 from shmarrow.errors import InvalidArgument, InvalidType, at, shown
 from shmarrow.layout import Array
 from shmarrow.layout.order import OPERATORS, compare, is_in, ordered_type

@@ -22,9 +22,7 @@ import numpy as np
 
 from shmarrow.buffer import Indices, Mask
 from shmarrow.capsules import PyCapsule
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import checked_schema, fields_at, several
-from shmarrow.columns.table import RecordBatchReader, Table
+from shmarrow.columns import RecordBatch, RecordBatchReader, Table, checked_schema, fields_at, several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     FieldNotFound,

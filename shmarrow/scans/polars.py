@@ -20,7 +20,7 @@ import numpy as np
 
 from shmarrow.build import array
 from shmarrow.capsules import PyCapsule
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import ShmarrowError, optional
 from shmarrow.layout.c_stream import export_all
 from shmarrow.layout.order import ordered_type, plain_type

@@ -33,7 +33,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmarrow import capsules, memory
-from shmarrow.columns.names import several
+from shmarrow.columns import several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,
@@ -275,15 +275,15 @@ def _matching(store: Store, pattern: str) -> list[str]:
 
 
 def _are_batches(source: Sequence[Any]) -> bool:
-    from shmarrow.columns.batch import RecordBatch
+    from shmarrow.columns import RecordBatch
 
     return bool(source) and all(isinstance(item, RecordBatch) for item in source)
 
 
 def _readable(source: Any) -> Any:
     """A table or a reader that gives its batches any number of times."""
-    from shmarrow.columns.batch import RecordBatch
-    from shmarrow.columns.table import RecordBatchReader, Table, table
+    from shmarrow.columns import RecordBatch, RecordBatchReader, Table
+    from shmarrow.columns.table import table
 
     if hasattr(source, "get_batch"):
         return source

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from shmarrow.columns.table import Table
+from shmarrow.columns import Table
 from shmarrow.errors import (
     IndexOutOfRange,
     InvalidArgument,
@@ -307,7 +307,7 @@ class SharedFrame:
         """
         from pyspark.sql.types import StructField, StructType
 
-        from shmarrow.columns.names import several
+        from shmarrow.columns import several
         from shmarrow.spark._pyspark import arrow_schema
         from shmarrow.spark.mapping import mapped, selected
         from shmarrow.spark.results import SparkCaster

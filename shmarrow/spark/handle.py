@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.columns.table import Table
+from shmarrow.columns import Table
 from shmarrow.errors import InvalidData, StorageError, at
 from shmarrow.ipc import new_stream
 from shmarrow.memory.host import host_name

@@ -18,8 +18,7 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.build import array
-from shmarrow.columns.names import checked_schema, several
-from shmarrow.columns.table import Table
+from shmarrow.columns import Table, checked_schema, several
 from shmarrow.errors import InvalidArgument, InvalidType, at, full_name, optional
 from shmarrow.spark._pyspark import arrow_schema, is_local
 from shmarrow.spark.delivery import explaining_limits

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmarrow.columns.table import Table, read_table
+from shmarrow.columns import Table, read_table
 from shmarrow.errors import InvalidData, ObjectNotFound, StorageError, at, counted, optional
 from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle

@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from shmarrow.columns.names import checked_schema
+from shmarrow.columns import checked_schema
 from shmarrow.errors import InvalidType, ObjectNotFound, optional
 from shmarrow.spark._pyspark import is_connect, is_local, is_stopped
 from shmarrow.spark.app_store import AppStore

@@ -19,10 +19,8 @@ import numpy as np
 from shmarrow import capsules
 from shmarrow.build import array
 from shmarrow.build.frames import check_no_duplicates, read_frame
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import checked_schema
-from shmarrow.columns.table import RecordBatchReader, Table, rows_of, table
-from shmarrow.columns.tabular import from_frame
+from shmarrow.columns import RecordBatch, RecordBatchReader, Table, checked_schema, from_frame, rows_of
+from shmarrow.columns.table import table
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, at, full_name, optional, shown
 from shmarrow.layout import Array, nulls
 from shmarrow.spark._pyspark import arrow_schema

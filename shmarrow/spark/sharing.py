@@ -33,9 +33,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from shmarrow import capsules
-from shmarrow.columns.batch import record_batch
-from shmarrow.columns.names import checked_schema
-from shmarrow.columns.table import Table, table
+from shmarrow.columns import Table, checked_schema, record_batch
+from shmarrow.columns.table import table
 from shmarrow.errors import GenerationChanged, InvalidData, InvalidType, ObjectNotFound, StoreFull, full_name, optional
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.memory import Location

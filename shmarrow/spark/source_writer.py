@@ -43,8 +43,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from shmarrow import ipc
-from shmarrow.columns.batch import record_batch
-from shmarrow.columns.names import checked_schema
+from shmarrow.columns import checked_schema, record_batch
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Indices
-from shmarrow.columns.chunked import ChunkedArray
-from shmarrow.columns.names import several
-from shmarrow.columns.table import Table, table
+from shmarrow.columns import ChunkedArray, Table, several
+from shmarrow.columns.table import table
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     CopyRequired,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.batch.decode import header_of

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.chunked import ChunkedArray
-from shmarrow.columns.table import Table
+from shmarrow.columns import ChunkedArray, RecordBatch, Table
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,

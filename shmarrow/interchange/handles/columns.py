@@ -21,10 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from shmarrow.buffer import Bytes
-from shmarrow.columns.batch import ColumnView, RecordBatch
-from shmarrow.columns.chunked import ChunkedArray
-from shmarrow.columns.names import fields_at
-from shmarrow.columns.table import Table
+from shmarrow.columns import ChunkedArray, ColumnView, RecordBatch, Table, fields_at
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, printable, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader

@@ -25,7 +25,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import EMPTY, U1, Bytes, Indices, Mask, NDArray
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, CopyRequired, InvalidData, LimitExceeded, Limits, ShmarrowError, at
 from shmarrow.ipc.flatbuffers.reader import TableView, TracingReader
 from shmarrow.ipc.flatbuffers.tables import ENUMS

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, Bytes
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import InvalidType, Unsupported
 from shmarrow.ipc.compression import CODECS
 from shmarrow.ipc.flatbuffers.tables import ENUMS

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, at
 from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, not_a_batch, open_batch, read_message
 from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, add_rows, decode_row_counts, read_footer
@@ -28,7 +28,7 @@ from shmarrow.memory import Source, open_source
 from shmarrow.types import Metadata, Schema, as_metadata
 
 if TYPE_CHECKING:
-    from shmarrow.columns.table import Table
+    from shmarrow.columns import Table
     from shmarrow.ipc.batch.dictionaries import Dictionary
     from shmarrow.ipc.stream.state import IpcStats
 
@@ -263,7 +263,7 @@ class RecordBatchFileReader(IndexedReader):
         """Return all batches as a table, without copying. A file read by ranges is fetched now."""
         if not self._opened().ranged:
             return super().read_all()
-        from shmarrow.columns.table import Table
+        from shmarrow.columns import Table
 
         batches = []
         for batch in self:

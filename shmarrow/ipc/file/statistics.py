@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import several
+from shmarrow.columns import RecordBatch, several
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Limits, at, counted
 from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter

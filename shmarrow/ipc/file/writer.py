@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import (
     HEAD,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import U1, Bytes, as_bytes
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import DictionaryBudget

@@ -17,9 +17,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from shmarrow.buffer import Bytes
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import included
-from shmarrow.columns.table import RecordBatchReader
+from shmarrow.columns import RecordBatch, RecordBatchReader, included
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, LayeredMap

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from shmarrow.columns.batch import RecordBatch
+from shmarrow.columns import RecordBatch
 from shmarrow.errors import InvalidData, Limits, Unsupported
 from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, open_batch
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, LayeredMap

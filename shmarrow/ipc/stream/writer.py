@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.columns.batch import RecordBatch
-from shmarrow.columns.names import checked_schema
-from shmarrow.columns.table import own_batch, rows_of
+from shmarrow.columns import RecordBatch, checked_schema, own_batch, rows_of
 from shmarrow.errors import InvalidData, full_name
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch, encode_dictionary, in_schema
 from shmarrow.ipc.message.decode import end_of_stream

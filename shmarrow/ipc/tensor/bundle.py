@@ -20,7 +20,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.buffer import Bytes, NDArray, padded
-from shmarrow.columns.batch import record_batch
+from shmarrow.columns import record_batch
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     Closed,
