@@ -13,6 +13,7 @@ from shmarrow import capsules
 from shmarrow.build import pandas
 from shmarrow.errors import InvalidType, MissingExtra, full_name, optional
 from shmarrow.layout import Array
+from shmarrow.layout.dlpack import ndarray_of
 
 Reader = Callable[[Any], Any]
 
@@ -80,10 +81,7 @@ def plain(obj: Any, size: int | None, build: Callable[..., Any]) -> tuple[Any, b
     if isinstance(obj, (str, bytes, bytearray, Mapping)):
         raise InvalidType(f"expected an ndarray or an iterable of values, found {kind.__name__}")
     if hasattr(kind, "__array__") or kind.__name__ in ("memoryview", "array"):
-        try:
-            return np.asarray(obj), False
-        except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
-            raise InvalidType(f"{full_name(obj)} cannot be converted to an ndarray: {error}") from None
+        return ndarray_of(obj), False
     if not isinstance(obj, Iterable):
         text = f"expected an ndarray or an iterable of values, found {full_name(obj)}"
         raise InvalidType(text, hint=capsules.next_step(obj))

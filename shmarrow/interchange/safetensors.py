@@ -22,10 +22,21 @@ import numpy as np
 
 from shmarrow import memory, types
 from shmarrow.buffer import Bytes
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, InvalidType, LimitExceeded, Limits, Unsupported, at
+from shmarrow.errors import (
+    DEFAULT_LIMITS,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    LimitExceeded,
+    Limits,
+    Unsupported,
+    at,
+    shown,
+)
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import dense_pieces
 from shmarrow.tensor.element import Element, as_element
+from shmarrow.types import Metadata
 
 METADATA = "__metadata__"
 _LENGTH = struct.Struct("<Q")
@@ -141,20 +152,28 @@ def _sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 63 for item in value)
 
 
-def safetensors_pieces(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Iterator[Any]:
+def safetensors_pieces(tensors: Mapping[str, Any], metadata: Metadata | None = None) -> Iterator[Any]:
     """Iterate over the bytes of a safetensors file; elements are copied only if they are not in row-major order.
 
     Raises
     ------
     InvalidType
         Immediately, if a tensor is sparse, or the format has no such type.
+    InvalidArgument
+        Immediately, if a tensor has the name that the format keeps for metadata, or the metadata are not text.
     """
+    if METADATA in tensors:
+        raise InvalidArgument(f"safetensors keeps the name {METADATA!r} for metadata: rename the tensor")
+    try:
+        texts = {key.decode(): value.decode() for key, value in (metadata or {}).items()}
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"the metadata of safetensors are text, found {shown(error.object)}: {error}") from None
     for name, tensor in tensors.items():
         if isinstance(tensor, SparseTensor) or tensor._element not in _NAMES:
             kind = type(tensor).__name__ if isinstance(tensor, SparseTensor) else tensor.type
             raise InvalidType(f"safetensors has no tensors such as {name!r}, a {kind}; it has {', '.join(ELEMENTS)}")
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].storage.itemsize, item[0]))
-    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    header: dict[str, Any] = {METADATA: texts} if texts else {}
     position = 0
     for name, tensor in ordered:
         end = position + tensor.nbytes

@@ -3,6 +3,8 @@
 Of scipy: n-dimensional COO, CSR and CSC; of ``sparse``: COO, and two-dimensional GCXS as CSR and CSC. Invariants:
 
 * results of scipy are ``*_array`` objects, which use int32 and int64 indices in place; other integers are converted;
+* scipy sorts CSR and CSC in place and adds duplicates when it first needs to, in ``sum`` or ``max``: an array that is
+  not canonical is copied, in both directions, as it would fail on read-only memory, and change memory that is shared;
 * elements that are not stored are zero, so an array of ``sparse`` with another fill value is rejected;
 * the values of the index are validated before the export;
 * each package is imported on first use.
@@ -33,7 +35,7 @@ def sparse_to_scipy(tensor: SparseTensor) -> Any:
         # The constructor would copy arrays that are a small part of their mapping, so they are assigned.
         compressed = getattr(scipy, f"{tensor.form.lower()}_array")(tensor.shape, dtype=tensor.dtype)
         compressed.indptr, compressed.indices, compressed.data = indptr, indices, tensor.data
-        return compressed
+        return compressed if compressed.has_canonical_format else compressed.copy()
     coo = tensor.as_form(SparseCOOTensor)
     (indices,) = _indices(coo.indices)
     array = scipy.coo_array((coo.data, tuple(indices.T)), shape=coo.shape)
@@ -57,6 +59,7 @@ def sparse_from_scipy(
         value = value.asformat(cls.form.lower() if issubclass(cls, SparseMatrix) else "coo")
     labels: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     if value.format in ("csr", "csc") and value.ndim == 2:
+        value = value if value.has_canonical_format else value.copy()
         form = FORMS[value.format.upper()]
         tensor: SparseTensor = form.from_numpy(value.data, value.indptr, value.indices, value.shape, **labels)
     else:

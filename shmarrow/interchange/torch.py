@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmarrow.buffer import NDArray
-from shmarrow.errors import InvalidType, StorageError, Unsupported, optional
-from shmarrow.layout.dlpack import Exposed, is_cpu, own_elements, to_torch
+from shmarrow.errors import InvalidType, StorageError, Unsupported, full_name, optional
+from shmarrow.layout.dlpack import Exposed, check_storage, is_cpu, own_elements, to_torch
 from shmarrow.tensor import SparseCOOTensor, SparseMatrix, SparseTensor, Tensor
 from shmarrow.tensor.dense import as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, as_element
@@ -45,21 +45,23 @@ def tensor_from_torch(
     torch = optional("torch")
     if not isinstance(value, torch.Tensor):
         raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
-    if value.layout is not torch.strided:
+    if value.layout is not torch.strided or value.is_nested:
+        layout = "nested tensors" if value.is_nested else f"layout {value.layout}"
         raise InvalidType(
-            f"expected a dense tensor, found one of layout {value.layout}; see SparseCOOTensor.from_torch"
+            f"expected a dense tensor, found one of {layout}; see SparseCOOTensor.from_torch and to_padded_tensor"
         )
-    plain = value.detach().cpu().resolve_conj().resolve_neg()
+    check_storage(value)
     name = str(value.dtype).removeprefix("torch.")
-    if name in ML_DTYPES:
-        bits = plain.view(torch.uint16 if ML_DTYPES[name].itemsize == 2 else torch.uint8)
-        storage, element = bits.numpy(), as_element(name)
-    else:
-        try:
-            array = plain.numpy()
-        except TypeError as error:
-            raise InvalidType(f"Arrow has no type for {value.dtype}: {error}") from None
-        storage, element = array, as_element(array.dtype)
+    try:
+        plain = value.detach().cpu().resolve_conj().resolve_neg()
+        if name in ML_DTYPES:
+            plain = plain.view(torch.uint16 if ML_DTYPES[name].itemsize == 2 else torch.uint8)
+        storage = plain.numpy()
+    except (TypeError, RuntimeError) as error:  # a dtype that numpy lacks, or a tensor without data
+        raise InvalidType(
+            f"a {full_name(value)} of {value.dtype} on {value.device} has no Arrow type: {error}"
+        ) from None
+    element = as_element(name if name in ML_DTYPES else storage.dtype)
     return Tensor(storage, element, as_dim_names(dim_names, storage.ndim), as_metadata(metadata))
 
 
@@ -108,12 +110,13 @@ def sparse_from_torch(
     torch = optional("torch")
     if not isinstance(value, torch.Tensor):
         raise InvalidType(f"expected a torch.Tensor, found {type(value).__name__}")
-    value = value.detach().cpu()
+    check_storage(value)
     layout = value.layout
     if layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
         raise InvalidType(f"expected a sparse COO, CSR or CSC tensor, found one of layout {layout}")
     if value.dense_dim() or (layout is not torch.sparse_coo and value.ndim != 2):
         raise Unsupported(f"a tensor of shape {tuple(value.shape)} and layout {layout} with dense or batch dimensions")
+    value = value.detach().cpu()
     labels: dict[str, Any] = {"dim_names": dim_names, "metadata": metadata}
     shape = tuple(value.shape)
     if layout is torch.sparse_coo:

@@ -10,12 +10,13 @@ Invariants:
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
 import numpy as np
 
 from shmarrow.buffer import NDArray
-from shmarrow.errors import CopyRequired, ExportRefused, optional
+from shmarrow.errors import CopyRequired, ExportRefused, InvalidData, InvalidType, ShmarrowError, full_name, optional
 from shmarrow.memory.mappings import copied, private_view, writable
 from shmarrow.types import DataType
 
@@ -155,6 +156,59 @@ _capsule_name.argtypes = [ctypes.py_object]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+# --- other libraries' arrays ------------------------------------------------------------------------------------
+
+
+def ndarray_of(value: Any) -> NDArray:
+    """The elements of another library's array or tensor, in place.
+
+    Raises
+    ------
+    InvalidType
+        If it has no such form.
+    InvalidData
+        If it is a tensor of torch whose storage lacks some of its elements.
+    """
+    check_storage(value)
+    try:
+        return np.asarray(value)
+    except ShmarrowError:
+        raise
+    except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise InvalidType(f"{full_name(value)} cannot be converted to an ndarray: {error}") from None
+
+
+def check_storage(value: Any) -> None:
+    """Raise InvalidData if the elements of a tensor of torch, or of its parts, reach beyond its storage.
+
+    Storages are freed and shrunk under their tensors, as FSDP does, and torch itself reads what lies there instead.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor) or value.is_meta or value.is_nested:
+        return
+    if value.layout is not torch.strided:
+        parts = _PARTS.get(str(value.layout).removeprefix("torch."), ())
+        for part in [getattr(value.detach(), part)() for part in parts]:
+            check_storage(part)
+        return
+    steps = [(size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True)]
+    reach = (value.storage_offset() + sum(steps) + 1) * value.element_size() if value.numel() else 0
+    size = value.untyped_storage().nbytes()
+    if reach > size:
+        raise InvalidData(
+            f"the elements of the tensor reach to byte {reach:,} of its storage, which has {size:,}",
+            hint="it was freed or shrunk, as FSDP does between uses; gather the parameters first",
+        )
+
+
+_PARTS = {
+    "sparse_coo": ("_indices", "_values"),
+    "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+}
+"""The methods that return the dense parts of sparse tensors of torch, by layout."""
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------

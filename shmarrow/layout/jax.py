@@ -29,8 +29,17 @@ def to_jax(storage: NDArray, type: object, ml_dtype: str | None = None, device: 
     jax = optional("jax")
     if ml_dtype is None and storage.dtype.kind in "iuf":
         storage = _narrowed(jax, storage)
-    array = jax.dlpack.from_dlpack(Exposed(storage if storage.flags.aligned else copied(storage), type, ml_dtype))
+    if not _is_compact(storage):
+        storage = storage.copy()
+    storage = storage if storage.flags.aligned else copied(storage)
+    array = jax.dlpack.from_dlpack(Exposed(storage, type, ml_dtype))
     return array if device is None else jax.device_put(array, device)
+
+
+def _is_compact(values: NDArray) -> bool:
+    """Whether elements have no gaps and no repetition, in any order of the dimensions; JAX takes no others."""
+    order = sorted(range(values.ndim), key=lambda axis: -values.strides[axis])
+    return bool(values.transpose(order).flags.c_contiguous)
 
 
 def _narrowed(jax: Any, values: NDArray) -> NDArray:

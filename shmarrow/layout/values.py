@@ -465,7 +465,7 @@ def type_of_dtype(dtype: DType) -> DataType:
     try:
         return from_numpy_dtype(dtype)
     except InvalidType as error:
-        error.hint = _HINTS.get("g" if dtype.char == "g" else dtype.kind, error.hint)
+        error.hint = error.hint or _HINTS.get("g" if dtype.char == "g" else dtype.kind)
         raise
 
 

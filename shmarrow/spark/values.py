@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, full_name, shown
+from shmarrow.layout.dlpack import check_storage
 
 PICKLED = b"shmarrow:pickled"
 """The key in the metadata of a bundle with a pickled value; its value is the number of buffers."""
@@ -98,6 +99,7 @@ def _pickled(value: Any, refused: Exception | None = None) -> Any:
             return NotImplemented
         if each.is_meta or each.is_quantized:
             return NotImplemented
+        check_storage(each)
         plain = each.detach().cpu().resolve_conj().resolve_neg().contiguous()
         raw = arrays.setdefault((plain.data_ptr(), plain.nbytes), plain.flatten().view(torch.uint8).numpy())
         return _tensor, (raw, plain.dtype, tuple(plain.shape), each.requires_grad)

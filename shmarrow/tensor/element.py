@@ -30,8 +30,13 @@ ML_DTYPES: dict[str, DType] = {
         f"float8_{name}": np.dtype("u1")
         for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
     },
+    **dict.fromkeys(("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"), np.dtype("u1")),
+    **{f"{kind}{bits}": np.dtype("u1") for kind in ("int", "uint") for bits in (1, 2, 4)},
 }
-"""Machine-learning floats without an Arrow type, by their ``ml_dtypes`` name."""
+"""Machine-learning numbers without an Arrow type, by their ``ml_dtypes`` name, and how they are stored.
+
+``ml_dtypes`` itself stores those of less than 8 bits as a byte each.
+"""
 
 
 class Element(NamedTuple):
@@ -121,9 +126,10 @@ def as_element(type: DataType | DType | str) -> Element:
     if isinstance(type, (DataType, str)):
         return Element(checked_type(types.as_type(type)))
     try:
-        return element_of(np.dtype(type))
+        dtype = np.dtype(type)
     except TypeError:
         raise InvalidType(f"expected a type, a dtype or the name of one, found {shown(type)}") from None
+    return element_of(dtype)
 
 
 @lru_cache(256)
@@ -211,11 +217,12 @@ def as_ndarray(value: Any) -> NDArray:
         If it is a masked array.
     """
     from shmarrow.build import array
+    from shmarrow.layout.dlpack import ndarray_of
 
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidType("a tensor cannot hold nulls; fill the masked array first: array.filled()")
     if isinstance(getattr(value, "dtype", None), np.dtype) or not capsules.is_column(value):
-        return np.asarray(value)
+        return ndarray_of(value)
     column = array(value, from_pandas=False)
     if column.null_count:
         raise CopyRequired(f"a tensor cannot hold nulls, and the column has {column.null_count}; replace them first")

@@ -683,10 +683,12 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> DataType:
         except (TypeError, ValueError) as error:
             raise InvalidType(f"expected a numpy dtype, found {shown(dtype)}: {error}") from None
     type = BY_DTYPE.get(dtype.newbyteorder("<"))
-    if type is None and dtype.kind == "V" and dtype.names is None and dtype.subdtype is None:
+    if type is None and dtype.type is np.void and dtype.names is None and dtype.subdtype is None:
         type = FixedSizeBinaryType(dtype.itemsize)
     if type is None:
-        raise InvalidType(f"no Arrow type for the numpy dtype {dtype}")
+        is_ml = dtype.kind in "fV" and dtype.type.__module__ == "ml_dtypes"
+        hint = "a shmarrow.Tensor keeps it" if is_ml else None
+        raise InvalidType(f"no Arrow type for the numpy dtype {dtype}", hint=hint)
     return type
 
 

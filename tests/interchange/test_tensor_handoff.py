@@ -103,6 +103,86 @@ def test_torch_has_any_strides(torch: Any, array: Any) -> None:
     np.testing.assert_array_equal(sa.Tensor.from_torch(made).to_numpy(), array)
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["plain", "offset", "strided", "conjugate", "bfloat16", "parameter", "coo", "csr", "csc"],
+)
+def test_elements_beyond_the_storage_are_refused_before_anything_is_read(torch: Any, tmp_path: Any, form: str) -> None:
+    """As FSDP frees the storages of parameters between uses."""
+    base = torch.arange(64, dtype=torch.bfloat16 if form == "bfloat16" else torch.float32)
+    value = {
+        "plain": lambda: base,
+        "bfloat16": lambda: base,
+        "offset": lambda: base[60:],
+        "strided": lambda: base.reshape(8, 8).T[::2],
+        "conjugate": lambda: torch._neg_view(base),
+        "parameter": lambda: torch.nn.Parameter(base),
+        "coo": lambda: torch.sparse_coo_tensor(torch.arange(64).reshape(1, 64), base, (64,)),
+        "csr": lambda: base.reshape(8, 8).to_sparse_csr(),
+        "csc": lambda: base.reshape(8, 8).to_sparse_csc(),
+    }[form]()
+    dense = value.detach()
+    owner = {"coo": "_values", "csr": "col_indices", "csc": "values"}.get(form)
+    storage = (getattr(dense, owner)() if owner else dense).untyped_storage()
+    whole = storage.nbytes()
+    for size in (whole - 8, 0):
+        storage.resize_(size)
+        calls = [
+            lambda: sa.save_tensors({"weight": value}, tmp_path / "x.tensors"),
+            lambda: sa.write(value, tmp_path / "x.tensor"),
+        ]
+        if owner is None:
+            calls += [lambda: sa.Tensor.from_torch(value), lambda: sa.array(dense), lambda: sa.Tensor.from_numpy(dense)]
+            calls += [lambda: sa.table({"x": dense.reshape(-1)})] if dense.is_contiguous() else []
+        for call in calls:
+            with pytest.raises(sa.InvalidData, match=r"reach(es)? to byte [0-9,]+ of its storage, which has [0-9,]+"):
+                call()
+
+
+def test_tensors_without_elements_to_read_are_refused_by_name(torch: Any, tmp_path: Any) -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nested = [
+            torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=each)
+            for each in (torch.strided, torch.jagged)
+        ]
+        others = [torch.eye(4).to_sparse_bsr(2), torch.ones(3).to_mkldnn(), torch.ones(3, dtype=torch.complex64)]
+    for value in (torch.empty(3, device="meta"), fake, *nested, *others):
+        with pytest.raises(sa.InvalidType, match="tensor 'weight': "):
+            sa.save_tensors({"good": torch.ones(2), "weight": value}, tmp_path / "x.tensors")
+        for call in (sa.Tensor.from_torch, sa.Tensor.from_numpy, sa.array):
+            with pytest.raises(sa.InvalidType):
+                call(value)
+
+
+def test_every_ml_dtype_is_kept_or_refused(tmp_path: Any) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason=EXTRA)
+    kinds = [kind for kind in vars(ml_dtypes).values() if isinstance(kind, type) and issubclass(kind, np.generic)]
+    assert len(kinds) > 15
+    kept = 0
+    for kind in kinds:
+        array = np.array([0, 1, -1, 0]).astype(kind)
+        for call in (sa.array, lambda some: sa.table({"x": some}), lambda some: sa.array([some])):
+            with pytest.raises(sa.InvalidType, match=f"no Arrow type for the numpy dtype {array.dtype}"):
+                call(array)
+        try:
+            sa.save_tensors({"x": array, "sparse": sa.SparseCOOTensor.from_dense(array)}, tmp_path / "x.tensors")
+        except sa.InvalidType:
+            assert array.dtype.kind not in "fV"
+            continue
+        kept += 1
+        bundle = sa.load_tensors(tmp_path / "x.tensors")
+        assert bundle["x"].to_numpy().dtype == array.dtype
+        assert bundle["x"].ml_dtype == bundle["sparse"].ml_dtype == array.dtype.name
+        for found in (bundle["x"].to_numpy(), bundle["sparse"].to_dense()):
+            assert found.tobytes() == array.tobytes()
+    assert kept > 15
+
+
 def test_negative_strides_never_reach_torch(torch: Any) -> None:
     tensor = sa.Tensor.from_numpy(np.arange(6)[::-1])
     assert torch.from_dlpack(tensor).tolist() == [5, 4, 3, 2, 1, 0]
@@ -273,6 +353,48 @@ def test_scipy_memory_is_shared(scipy_sparse: Any, form: str) -> None:
     assert np.shares_memory(found.indptr, theirs.indptr)
 
 
+METHODS: dict[str, Any] = {
+    **{name: lambda a, name=name: getattr(a, name)() for name in (
+        "sum", "mean", "max", "min", "count_nonzero", "tocsc", "tocsr", "tocoo", "todense", "tolil", "diagonal", "copy",
+        "sum_duplicates", "trace", "transpose",
+    )},
+    "abs": abs, "power": lambda a: a.power(2), "rows": lambda a: a.sum(axis=0), "slice": lambda a: a.tocsr()[1:, :2],
+    "product": lambda a: a @ a.T, "vector": lambda a: a @ np.ones(a.shape[1]), "times": lambda a: a.multiply(a),
+    "plus": lambda a: a + a, "unequal": lambda a: a != a.copy(), "argmax": lambda a: a.argmax(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("kind", ["canonical", "unsorted", "repeated", "product"])
+def test_scipy_works_with_what_was_stored(scipy_sparse: Any, tmp_path: Any, form: str, kind: str) -> None:
+    """scipy sorts CSR and CSC in place and adds duplicates, when a method first needs that."""
+    rng = np.random.default_rng(5)
+    dense = rng.integers(-3, 4, (6, 5)) * (rng.random((6, 5)) < 0.5)
+    canonical = scipy_sparse.coo_array(dense)
+    places = rng.permutation(canonical.nnz) if kind == "unsorted" else np.arange(canonical.nnz)
+    places = np.concatenate([places, places[:3]]) if kind == "repeated" else places
+    order = {"csr": 0, "csc": 1}.get(form)
+    if order is not None and kind != "product":
+        places = places[np.argsort(canonical.coords[order][places], kind="stable")]
+        ends = np.cumsum(np.bincount(canonical.coords[order][places], minlength=dense.shape[order]))
+        parts = (canonical.data[places], canonical.coords[1 - order][places], np.concatenate([[0], ends]))
+        source = getattr(scipy_sparse, f"{form}_array")(parts, shape=dense.shape)
+    else:
+        rows, columns = (axis[places] for axis in canonical.coords)
+        source = scipy_sparse.coo_array((canonical.data[places], (rows, columns)), shape=dense.shape)
+        source = (canonical.asformat(form) @ canonical.T.asformat(form)).asformat(form) if kind == "product" else source
+    whole = source.toarray()
+    tensor = sa.SparseTensor.from_scipy(source)
+    for name, method in METHODS.items():
+        sa.write(tensor, tmp_path / "x.tensor", overwrite=True)
+        found, expected = (method(each) for each in (sa.open(tmp_path / "x.tensor").to_scipy(), source.copy()))
+        found, expected = (each.toarray() if hasattr(each, "toarray") else each for each in (found, expected))
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+    assert source.max() == whole.max()  # sorts in place
+    source.sum_duplicates()
+    np.testing.assert_array_equal(tensor.to_scipy().toarray(), whole)
+
+
 def test_scipy_of_other_dimensions(scipy_sparse: Any) -> None:
     for form in (sa.SparseCOOTensor, sa.SparseCSFTensor):
         for dense in (CUBE, CUBE[0, 0]):
@@ -338,6 +460,21 @@ def test_jax_has_mapped_memory(jax: Any, shm_name: str, dtype: str) -> None:
     private = jax.dlpack.from_dlpack(tensor)  # private pages
     assert private.unsafe_buffer_pointer() != address(tensor.storage)
     assert sa.Tensor.from_jax(private) == tensor
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        CUBE.transpose(2, 0, 1), CUBE[::2, 1:, ::3], np.broadcast_to(np.arange(3), (4, 3)), np.zeros((0, 3)),
+        np.array(5), np.asfortranarray(CUBE[0]), np.arange(6)[::-2],
+        np.lib.stride_tricks.sliding_window_view(np.arange(9), 4),
+    ],
+    ids=["permuted", "gaps", "repeated", "none", "0-d", "columns", "backwards", "windows"],
+)  # fmt: skip
+def test_jax_has_any_strides(jax: Any, shm_name: str, array: Any) -> None:
+    array = array.astype("f4") if array.flags.c_contiguous else array
+    for tensor in (sa.Tensor.from_numpy(array), mapped(array, shm_name)):
+        np.testing.assert_array_equal(np.asarray(tensor.to_jax()), array)
 
 
 def test_jax_has_arrays_and_bundles(jax: Any, tmp_path: Path) -> None:

@@ -51,6 +51,21 @@ def test_rows_in_formats_of_others(suffix: str, tmp_path: Path) -> None:
     assert sa.open(tmp_path / "back.arrow").read_all().to_pydict() == VALUES
 
 
+@pytest.mark.parametrize(
+    ("tensors", "metadata", "text"),
+    [
+        ({"__metadata__": np.ones(2)}, {}, "keeps the name '__metadata__' for metadata"),
+        ({"a": np.ones(2)}, {b"\xff": b"x"}, r"metadata of safetensors are text, found b'\\xff'"),
+        ({"a": np.ones(2)}, {b"x": b"\xff"}, r"metadata of safetensors are text, found b'\\xff'"),
+    ],
+)
+def test_what_safetensors_cannot_hold_is_refused(tmp_path: Path, tensors: Any, metadata: Any, text: str) -> None:
+    sa.save_tensors(tensors, tmp_path / "x.tensors", metadata)
+    with pytest.raises(sa.InvalidArgument, match=text):
+        sa.convert(tmp_path / "x.tensors", tmp_path / "x.safetensors")
+    assert not (tmp_path / "x.safetensors").exists()
+
+
 @pytest.mark.parametrize("suffix", ["tensors", "safetensors"])
 def test_named_tensors(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"x.{suffix}"
