@@ -36,7 +36,7 @@ from shmarrow.errors import (
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import dense_pieces
 from shmarrow.tensor.element import Element, as_element
-from shmarrow.types import Metadata
+from shmarrow.types import MetadataLike, as_metadata
 
 METADATA = "__metadata__"
 _LENGTH = struct.Struct("<Q")
@@ -152,7 +152,7 @@ def _sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 63 for item in value)
 
 
-def safetensors_pieces(tensors: Mapping[str, Any], metadata: Metadata | None = None) -> Iterator[Any]:
+def safetensors_pieces(tensors: Mapping[str, Any], metadata: MetadataLike | None = None) -> Iterator[Any]:
     """Iterate over the bytes of a safetensors file; elements are copied only if they are not in row-major order.
 
     Raises
@@ -165,7 +165,7 @@ def safetensors_pieces(tensors: Mapping[str, Any], metadata: Metadata | None = N
     if METADATA in tensors:
         raise InvalidArgument(f"safetensors keeps the name {METADATA!r} for metadata: rename the tensor")
     try:
-        texts = {key.decode(): value.decode() for key, value in (metadata or {}).items()}
+        texts = {key.decode(): value.decode() for key, value in (as_metadata(metadata) or {}).items()}
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"the metadata of safetensors are text, found {shown(error.object)}: {error}") from None
     for name, tensor in tensors.items():

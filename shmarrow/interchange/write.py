@@ -320,8 +320,7 @@ def _write_bundle(tensors: NamedTensors, sink: Sink, options: IpcWriteOptions) -
 
 
 def _write_safetensors(tensors: NamedTensors, sink: Sink, options: IpcWriteOptions) -> None:
-    metadata = as_metadata(tensors.metadata)
-    for piece in safetensors_pieces({name: as_tensor(tensor) for name, tensor in tensors.items()}, metadata):
+    for piece in safetensors_pieces({name: as_tensor(tensor) for name, tensor in tensors.items()}, tensors.metadata):
         sink.write([piece])
 
 
