@@ -47,6 +47,7 @@ from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, 
 from shmarrow.scans.keys import key_values
 from shmarrow.scans.sources import Fragment, find, open_fragment, version_of
 from shmarrow.types import DataType, Field, NullType, Schema
+from shmarrow.types.base import OTHER_VALUES, names_other_values
 from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
@@ -417,6 +418,9 @@ class Scan(Hinted):
         special: dict[int, Callable[[RecordBatch], Array]] = {}
         for to, (i, wanted) in enumerate(zip(columns, schema, strict=True)):
             place = -1 if i in self._keys else i if same else self._place(found, i, wanted)
+            if place >= 0 and names_other_values(found.field(place), wanted):
+                where = [(str(self._fragments[number]),), ("column", wanted.name)]
+                raise InvalidType(f"the column is {OTHER_VALUES} than in the first source", where=where, hint=_AS_TEXT)
             places.append(place)
             if i in self._keys:
                 special[to] = _constant(self._keys[i].slice(number, 1), wanted)
@@ -609,6 +613,9 @@ def _missing(field: Field) -> Callable[[RecordBatch], Array]:
         return nulls(batch.num_rows, field.type)
 
     return column
+
+
+_AS_TEXT = "scan(schema=) with this column as string, or as a dictionary without metadata, reads all of them"
 
 
 def _cast(place: int, field: Field) -> Callable[[RecordBatch], Array]:

@@ -367,7 +367,8 @@ class Field:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Field):
             return NotImplemented
-        return self.name == other.name and self.nullable == other.nullable and self.type == other.type
+        same = self.name == other.name and self.nullable == other.nullable and self.type == other.type
+        return same and not (self.metadata and other.metadata and _lists_others(self.metadata, other.metadata))
 
     def __hash__(self) -> int:
         return hash((self.name, self.type, self.nullable))
@@ -381,6 +382,25 @@ class Field:
     def __reduce__(self) -> tuple[object, ...]:
         return Field, (self.name, self.type, self.nullable, self.metadata)
 
+
+def names_other_values(one: Field, other: Field) -> bool:
+    """Whether the metadata of two fields, or of their children, list different values of a dictionary.
+
+    Polars takes the indices of an Enum for positions in the list of its categories that the metadata have. So these are
+    other fields: rows of one under the metadata of the other would be other values.
+    """
+    if _lists_others(one.metadata or {}, other.metadata or {}):
+        return True
+    return any(map(names_other_values, _below(one.type), _below(other.type)))
+
+
+def _lists_others(mine: Mapping[bytes, bytes], theirs: Mapping[bytes, bytes]) -> bool:
+    return any(key in mine and key in theirs and mine[key] != theirs[key] for key in _LISTED)
+
+
+_LISTED = (b"_PL_ENUM_VALUES2", b"_PL_ENUM_VALUES")
+OTHER_VALUES = "an Enum of Polars with other categories"
+CAST_ENUM = "cast it to polars.Categorical or polars.String before it is written"
 
 _set_name = Field.__dict__["name"].__set__
 _set_type = Field.__dict__["type"].__set__

@@ -20,7 +20,17 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.types.arguments import Metadata, MetadataLike, as_metadata
-from shmarrow.types.base import DataType, Field, FieldsLike, as_fields, is_field, own_field
+from shmarrow.types.base import (
+    CAST_ENUM,
+    OTHER_VALUES,
+    DataType,
+    Field,
+    FieldsLike,
+    as_fields,
+    is_field,
+    names_other_values,
+    own_field,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -439,6 +449,8 @@ def difference(schema: Schema, expected: Schema) -> str:
     differing = [(mine, its) for mine, its in zip(schema, expected, strict=True) if mine != its]
     mine, its = differing[0]
     more = f" (the first of {len(differing)} that differ)" if len(differing) > 1 else ""
+    if names_other_values(mine, its):
+        return f"column {shown(mine.name)} is {OTHER_VALUES}{more}; {CAST_ENUM}"
     if mine.type == its.type:
         kinds = {True: "nullable", False: "not nullable"}
         text = f"{kinds[mine.nullable]}, expected {kinds[its.nullable]}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from shmarrow.errors import InvalidArgument, InvalidType, iterated, not_expected, shown
-from shmarrow.types.base import DataType, Field
+from shmarrow.types.base import CAST_ENUM, OTHER_VALUES, DataType, Field, names_other_values
 from shmarrow.types.descriptors import TIME_UNIT
 from shmarrow.types.extension import ExtensionType
 from shmarrow.types.nested import DictionaryType, FixedSizeListType, LargeListType, ListType, MapType, StructType
@@ -73,6 +73,8 @@ def _merged_fields(several: Sequence[Sequence[Field]], permissive: bool) -> list
 
 def _merged_field(a: Field, b: Field, permissive: bool) -> Field:
     type = _merged(a.type, b.type, permissive)
+    if names_other_values(a, b):
+        raise InvalidType(f"cannot unify the fields named {a.name!r}: the second is {OTHER_VALUES}", hint=CAST_ENUM)
     if type is None:
         raise InvalidType(f"cannot unify the fields named {a.name!r}: {a.type} and {b.type}")
     return Field(a.name, type, a.nullable or b.nullable, a.metadata if a.metadata else b.metadata)

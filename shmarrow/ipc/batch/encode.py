@@ -23,6 +23,7 @@ from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.parts import take_apart
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import Metadata, Schema
+from shmarrow.types.base import names_other_values
 from shmarrow.types.schema import difference
 from shmarrow.types.unify import same_values
 
@@ -197,6 +198,7 @@ def in_schema(batch: RecordBatch, schema: Schema, adapt: bool) -> RecordBatch:
     """
     if batch._schema.equals(schema):
         return batch
-    if adapt and batch.schema.names == schema.names and all(map(same_values, batch.schema.types, schema.types)):
+    alike = adapt and batch.schema.names == schema.names and all(map(same_values, batch.schema.types, schema.types))
+    if alike and not any(map(names_other_values, batch.schema, schema)):
         return batch.cast(schema)
     raise InvalidType(f"the batch does not fit the writer's schema: {difference(batch.schema, schema)}")
