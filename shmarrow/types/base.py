@@ -368,7 +368,9 @@ class Field:
         if not isinstance(other, Field):
             return NotImplemented
         same = self.name == other.name and self.nullable == other.nullable and self.type == other.type
-        return same and not (self.metadata and other.metadata and _lists_others(self.metadata, other.metadata))
+        if not same or not ((self.metadata and other.metadata) or self.type.fields):
+            return same
+        return not names_other_values(self, other)
 
     def __hash__(self) -> int:
         return hash((self.name, self.type, self.nullable))
@@ -389,13 +391,10 @@ def names_other_values(one: Field, other: Field) -> bool:
     Polars takes the indices of an Enum for positions in the list of its categories that the metadata have. So these are
     other fields: rows of one under the metadata of the other would be other values.
     """
-    if _lists_others(one.metadata or {}, other.metadata or {}):
+    mine, theirs = one.metadata or {}, other.metadata or {}
+    if any(key in mine and key in theirs and mine[key] != theirs[key] for key in _LISTED):
         return True
     return any(map(names_other_values, _below(one.type), _below(other.type)))
-
-
-def _lists_others(mine: Mapping[bytes, bytes], theirs: Mapping[bytes, bytes]) -> bool:
-    return any(key in mine and key in theirs and mine[key] != theirs[key] for key in _LISTED)
 
 
 _LISTED = (b"_PL_ENUM_VALUES2", b"_PL_ENUM_VALUES")
