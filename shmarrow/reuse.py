@@ -26,7 +26,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidArgument, InvalidData
 from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.options import IpcWriteOptions, as_options
-from shmarrow.memory.mappings import Mapping
+from shmarrow.memory import Mapping
 from shmarrow.objects.encode import Encoded, encode
 
 

@@ -16,8 +16,7 @@ import shmarrow as sa
 from shmarrow.cli.command import time_text
 from shmarrow.display import size as size_text
 from shmarrow.errors import printable
-from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME
-from shmarrow.memory.formats import head_of, recognized
+from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, head_of, recognized
 from shmarrow.ring import ring_info
 from shmarrow.store import ObjectInfo
 from shmarrow.store.directory import has_magic

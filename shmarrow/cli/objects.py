@@ -62,10 +62,8 @@ from shmarrow.cli.host import (
 from shmarrow.cli.targets import open_target, pipe_in
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, printable
-from shmarrow.memory import open_source
+from shmarrow.memory import name_of, open_source, shared_of
 from shmarrow.memory.formats import HEAD
-from shmarrow.memory.mappings import shared_of
-from shmarrow.memory.source import name_of
 from shmarrow.objects.decode import decode, describe
 from shmarrow.objects.encode import encode
 from shmarrow.scans.sources import contents, expect_arrow, split_name
@@ -253,7 +251,7 @@ def _ring(arguments: argparse.Namespace) -> int:
 )
 def put(arguments: argparse.Namespace) -> int:
     """Add a file to a store, byte for byte; creates a missing store."""
-    from shmarrow.memory.pipes import spooled
+    from shmarrow.memory import spooled
 
     if os.path.isfile(arguments.store) and not os.path.isfile(arguments.file):
         words = f"{shlex.quote(arguments.file)} {shlex.quote(arguments.store)}"

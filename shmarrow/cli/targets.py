@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 import shmarrow as sa
 from shmarrow.cli.command import WrongUsage, limits_of, progress_line
 from shmarrow.errors import DEFAULT_LIMITS, Limits, printable, storage_error
-from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, open_source
-from shmarrow.memory.formats import HEAD, OF_PYARROW, recognized
-from shmarrow.memory.source import name_of
+from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, name_of, open_source, recognized
+from shmarrow.memory.formats import HEAD, OF_PYARROW
 from shmarrow.scans.sources import (
     Fragment,
     contents,
@@ -134,7 +133,7 @@ def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
         with _hints(word):
             source = the_one(word, trust).map(attach=False)
     else:
-        from shmarrow.memory.pipes import spooled
+        from shmarrow.memory import spooled
 
         source = open_source(spooled(pipe, stack))
         source.name = name_of(pipe)

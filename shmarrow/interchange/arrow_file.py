@@ -8,7 +8,7 @@ from shmarrow.columns import RecordBatch, Table, concat_batches
 from shmarrow.interchange.foreign import Rows
 from shmarrow.ipc import RecordBatchFileWriter
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.memory.life_cycle import Sink
+from shmarrow.memory import Sink
 from shmarrow.types import has_dictionary
 
 

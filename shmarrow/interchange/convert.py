@@ -23,10 +23,9 @@ from shmarrow.interchange.write import Written, format_of, is_directory, write
 from shmarrow.ipc import open_stream
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.tensor.bundle import NamedTensors, load_tensors
-from shmarrow.memory import Source, open_source
-from shmarrow.memory.formats import SUFFIXES, recognized
-from shmarrow.memory.location import decoded
-from shmarrow.memory.pipes import Input, opened, spooled
+from shmarrow.memory import Source, decoded, open_source, recognized, spooled
+from shmarrow.memory.formats import SUFFIXES
+from shmarrow.memory.pipes import Input, opened
 from shmarrow.scans import Scan, scan
 from shmarrow.scans.sources import Fragment, contents, find, leads_to_one
 from shmarrow.types import SchemaLike, schema

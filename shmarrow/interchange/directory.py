@@ -41,8 +41,7 @@ from shmarrow.interchange.foreign import Rows
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout import nulls
 from shmarrow.layout.codes import codes_of
-from shmarrow.memory import open_sink
-from shmarrow.memory.files import sync_directory
+from shmarrow.memory import open_sink, sync_directory
 from shmarrow.scans import jobs
 from shmarrow.scans.keys import directories_of
 from shmarrow.scans.sources import find, has_store, open_fragment

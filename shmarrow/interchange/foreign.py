@@ -20,7 +20,7 @@ from shmarrow.buffer import U1
 from shmarrow.columns import RecordBatch, checked_schema, record_batch
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, Unsupported, at, optional
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.memory.life_cycle import Sink
+from shmarrow.memory import Sink
 from shmarrow.memory.pipes import Input
 from shmarrow.types import Metadata, Schema
 

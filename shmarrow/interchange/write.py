@@ -26,10 +26,8 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.writer import write_tensor
 from shmarrow.layout import Array
-from shmarrow.memory import open_sink
-from shmarrow.memory.formats import SUFFIXES, by_suffix
-from shmarrow.memory.life_cycle import Sink
-from shmarrow.memory.location import decoded, is_shm, resolve
+from shmarrow.memory import Sink, by_suffix, decoded, is_shm, open_sink, resolve
+from shmarrow.memory.formats import SUFFIXES
 from shmarrow.scans import Scan
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor, may_be_tensor

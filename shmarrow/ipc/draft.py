@@ -33,8 +33,8 @@ from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.making import LONGEST, checked_size
-from shmarrow.memory import Location, SegmentWriter, is_location, open_sink
-from shmarrow.memory.life_cycle import Writer, operation
+from shmarrow.memory import Location, SegmentWriter, Writer, is_location, open_sink
+from shmarrow.memory.life_cycle import operation
 from shmarrow.types import Field, MetadataLike, Schema, storage_of
 
 _FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", "binary", "large_binary")

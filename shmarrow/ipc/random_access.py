@@ -18,8 +18,7 @@ from shmarrow.columns import RecordBatch, included, several
 from shmarrow.errors import IndexOutOfRange, InvalidType, Limits
 from shmarrow.habits import Hinted, no_batch
 from shmarrow.ipc.batch.decode import check_zero_copy
-from shmarrow.memory import Source
-from shmarrow.memory.state_machine import CLOSE, CLOSED, OPEN, READ, StateMachine, Transitions
+from shmarrow.memory import CLOSE, CLOSED, OPEN, READ, Source, StateMachine, Transitions
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ from shmarrow.layout.making import (
 )
 from shmarrow.layout.preview import Budget, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
-from shmarrow.memory.mappings import as_writable
+from shmarrow.memory import as_writable
 from shmarrow.pickling import packed, passed_by_handle, unpacked
 from shmarrow.types import DataType, as_type, has_floats, null
 

@@ -52,7 +52,7 @@ from shmarrow.layout.c_array import (
     requested,
 )
 from shmarrow.layout.making import array_class, join_arrays
-from shmarrow.memory.state_machine import CLOSE, READ, SEQUENTIAL, StateMachine
+from shmarrow.memory import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema
 from shmarrow.types.c_schema import (
     STREAM,

@@ -17,7 +17,8 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.errors import CopyRequired, ExportRefused, InvalidData, InvalidType, ShmarrowError, full_name, optional
-from shmarrow.memory.mappings import copied, private_view, writable
+from shmarrow.memory import private_view
+from shmarrow.memory.mappings import copied, writable
 from shmarrow.types import DataType
 
 CPU = (1, 0)

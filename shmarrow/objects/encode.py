@@ -39,8 +39,7 @@ from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.writer import checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
-from shmarrow.memory.life_cycle import Sink
-from shmarrow.memory.sinks import joined
+from shmarrow.memory import Sink, joined
 from shmarrow.objects.kinds import COLUMN, KIND, MARKS, NUMBERS, unmarked
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor, may_be_tensor

@@ -26,11 +26,7 @@ from typing import Any
 
 from shmarrow import memory
 from shmarrow.errors import ObjectExists, ObjectNotFound, StorageError, Unsupported, storage_error
-from shmarrow.memory.files import populate
-from shmarrow.memory.futex import Futexes
-from shmarrow.memory.location import Location, check_shm, is_shm, resolve
-from shmarrow.memory.locks import Exclusive, open_unlocked
-from shmarrow.memory.mappings import map_file
+from shmarrow.memory import Exclusive, Futexes, Location, check_shm, is_shm, map_file, open_unlocked, populate, resolve
 from shmarrow.ring import protocol as p
 from shmarrow.ring.protocol import Geometry, new_geometry, read_geometry
 from shmarrow.store.directory import trusted_users

@@ -36,8 +36,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.habits import Hinted
-from shmarrow.memory import Location
-from shmarrow.memory.futex import Wait
+from shmarrow.memory import Location, Wait
 from shmarrow.memory.locks import ORDERED
 from shmarrow.ring import protocol as p
 from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing

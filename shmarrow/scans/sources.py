@@ -52,9 +52,8 @@ from shmarrow.ipc import RecordBatchFileReader
 from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
-from shmarrow.memory import Source, open_source
-from shmarrow.memory.formats import HEAD, SUFFIXES, recognized
-from shmarrow.memory.location import SHM_DIRECTORY, SHM_SCHEME, decoded, is_location, is_shm
+from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Source, decoded, is_location, is_shm, open_source, recognized
+from shmarrow.memory.formats import HEAD, SUFFIXES
 from shmarrow.scans.jobs import REPLACES, replaced_by
 from shmarrow.scans.keys import Keys, keys_of
 from shmarrow.store.protocol import CONTROL

@@ -32,8 +32,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidType, ObjectNotFound, StorageError
-from shmarrow.memory import Segment, attach
-from shmarrow.memory.host import host_name
+from shmarrow.memory import Segment, attach, host_name
 from shmarrow.spark import _pyspark
 from shmarrow.spark.app_store import AppStore, in_worker
 

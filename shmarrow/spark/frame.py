@@ -21,7 +21,7 @@ from shmarrow.errors import (
     full_name,
     shown,
 )
-from shmarrow.memory.host import host_name
+from shmarrow.memory import host_name
 from shmarrow.spark.app_store import AppStore, driver_store
 from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here
 from shmarrow.types import Schema

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.columns import Table
 from shmarrow.errors import InvalidData, StorageError, at
 from shmarrow.ipc import new_stream
-from shmarrow.memory.host import host_name
+from shmarrow.memory import host_name
 from shmarrow.objects import decode
 from shmarrow.spark.app_store import AppStore, in_worker
 

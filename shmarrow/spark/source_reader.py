@@ -42,8 +42,7 @@ from shmarrow.errors import (
     shown,
     storage_error,
 )
-from shmarrow.memory.host import host_name
-from shmarrow.memory.location import is_shm, resolve
+from shmarrow.memory import host_name, is_shm, resolve
 from shmarrow.scans.filters import parse
 from shmarrow.scans.one_table import Scan, Split
 from shmarrow.scans.sources import Fragment, find, open_fragment

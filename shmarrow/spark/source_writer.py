@@ -55,8 +55,7 @@ from shmarrow.errors import (
 )
 from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.file.statistics import Collector
-from shmarrow.memory.host import host_name
-from shmarrow.memory.location import is_shm, refused
+from shmarrow.memory import host_name, is_shm, refused
 from shmarrow.scans import jobs
 from shmarrow.scans.sources import find, is_visible, open_fragment
 from shmarrow.spark import _pyspark

@@ -14,8 +14,7 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError, storage_error
-from shmarrow.memory import Segment
-from shmarrow.memory.mappings import Mapping, map_file, mapping_of, shared_of
+from shmarrow.memory import Mapping, Segment, map_file, mapping_of, shared_of
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import Entry, file_name

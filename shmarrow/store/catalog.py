@@ -24,10 +24,8 @@ from weakref import WeakSet, finalize, ref
 import numpy as np
 
 from shmarrow.errors import Closed, InvalidData, StorageError, storage_error
-from shmarrow.memory import Location
-from shmarrow.memory.host import in_memory
-from shmarrow.memory.locks import LOCKED, ORDERED, Exclusive, holder, identity, try_lock
-from shmarrow.memory.mappings import Mapping
+from shmarrow.memory import Exclusive, Location, Mapping, in_memory, try_lock
+from shmarrow.memory.locks import LOCKED, ORDERED, holder, identity
 from shmarrow.store import index
 from shmarrow.store import protocol as p
 from shmarrow.store.control import (

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from shmarrow.errors import InvalidData, StorageError, StoreFull, storage_error
-from shmarrow.memory.files import allocate
+from shmarrow.memory import allocate
 from shmarrow.memory.locks import ORDERED
 from shmarrow.store import protocol as p
 

@@ -36,11 +36,24 @@ from shmarrow.errors import (
     shown,
     storage_error,
 )
-from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Location, is_location
-from shmarrow.memory.files import DENIED, allocate, link_unnamed, open_unnamed, sync_directory
-from shmarrow.memory.formats import head_of, recognized
-from shmarrow.memory.location import check_shm, decoded, is_shm
-from shmarrow.memory.locks import LOCKED, identity, try_lock
+from shmarrow.memory import (
+    SHM_DIRECTORY,
+    SHM_SCHEME,
+    Location,
+    allocate,
+    check_shm,
+    decoded,
+    head_of,
+    is_location,
+    is_shm,
+    link_unnamed,
+    open_unnamed,
+    recognized,
+    sync_directory,
+    try_lock,
+)
+from shmarrow.memory.files import DENIED
+from shmarrow.memory.locks import LOCKED, identity
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
 from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header

@@ -19,7 +19,8 @@ from fcntl import LOCK_UN, lockf
 from typing import Any
 
 from shmarrow.errors import StorageError
-from shmarrow.memory.locks import holder, try_lock, unlock
+from shmarrow.memory import try_lock, unlock
+from shmarrow.memory.locks import holder
 from shmarrow.store.protocol import COMMIT_LOCK
 
 PATIENCE = 30.0

@@ -13,8 +13,7 @@ import time
 from collections.abc import Sequence
 
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
-from shmarrow.memory import SegmentWriter
-from shmarrow.memory.host import allows_memory
+from shmarrow.memory import SegmentWriter, allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import THIS_PROCESS, PutOptions
 from shmarrow.store.catalog import Catalog

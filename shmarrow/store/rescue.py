@@ -11,8 +11,7 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import InvalidData, StorageError, storage_error
-from shmarrow.memory import Location, Segment
-from shmarrow.memory.mappings import map_file
+from shmarrow.memory import Location, Segment, map_file
 from shmarrow.reuse import SharedFiles
 from shmarrow.store import protocol as p
 from shmarrow.store.control import Memory

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.errors import StoreFull
-from shmarrow.memory.host import memory_left
+from shmarrow.memory import memory_left
 from shmarrow.memory.locks import holders
 from shmarrow.store import protocol as p
 from shmarrow.store.catalog import Catalog

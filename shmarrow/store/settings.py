@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, StorageError, shown
-from shmarrow.memory.host import boot_id
+from shmarrow.memory import boot_id
 from shmarrow.store import protocol as p
 
 EVICTIONS = ("none", "lru")

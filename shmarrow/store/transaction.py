@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from shmarrow.errors import InvalidData, ShmarrowError
-from shmarrow.memory.files import link_unnamed
+from shmarrow.memory import link_unnamed
 from shmarrow.store import protocol as p
 from shmarrow.store.control import JOURNAL, JOURNAL_NUMBERS, SEQUENCE
 from shmarrow.store.index import (

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from shmarrow.memory.futex import Futexes, Wait
-from shmarrow.memory.locks import Exclusive
+from shmarrow.memory import Exclusive, Futexes, Wait
 from shmarrow.store import protocol as p
 from shmarrow.store.control import ControlFile
 

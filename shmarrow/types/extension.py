@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from shmarrow.buffer import DType
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
-from shmarrow.memory.state_machine import fork_safe_lock
+from shmarrow.memory import fork_safe_lock
 from shmarrow.types.arguments import Metadata
 from shmarrow.types.base import DataType, Field, as_type
 from shmarrow.types.descriptors import TypeDescriptor

@@ -13,7 +13,7 @@ from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
-from shmarrow.memory.mappings import shared_of
+from shmarrow.memory import shared_of
 from shmarrow.xray.flat import chapter_of, padding
 from shmarrow.xray.model import BufferRole, Claim, Finding, Path, Region, Report, tile
 from shmarrow.xray.overviews import Batch

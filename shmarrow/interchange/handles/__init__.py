@@ -24,8 +24,7 @@ from shmarrow.errors import (
 from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open_batches
 from shmarrow.interchange.handles.objects import INLINE, HandleObjects, Locator, ObjectRef
 from shmarrow.layout import Array
-from shmarrow.memory import open_source
-from shmarrow.memory.host import boot_id, host_name
+from shmarrow.memory import boot_id, host_name, open_source
 
 T = TypeVar("T")
 

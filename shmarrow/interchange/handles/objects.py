@@ -20,13 +20,19 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, ObjectNotFound, StorageError, shown
-from shmarrow.memory import SHM_DIRECTORY, Segment
+from shmarrow.memory import (
+    SHM_DIRECTORY,
+    Mapping,
+    Segment,
+    boot_id,
+    fork_safe_lock,
+    host_name,
+    is_shm,
+    mapping_of,
+    resolve,
+    status_of,
+)
 from shmarrow.memory import attach as attach_segment
-from shmarrow.memory.attached import status_of
-from shmarrow.memory.host import boot_id, host_name
-from shmarrow.memory.location import is_shm, resolve
-from shmarrow.memory.mappings import Mapping, mapping_of
-from shmarrow.memory.state_machine import fork_safe_lock
 
 INLINE_BYTES = 1 << 16
 """The most bytes stored in a handle itself, such as a computed validity bitmap in private memory."""

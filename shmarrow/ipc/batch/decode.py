@@ -37,7 +37,7 @@ from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.types import Metadata, Schema
 
 if TYPE_CHECKING:
-    from shmarrow.memory.ranges import RangeBody
+    from shmarrow.memory import RangeBody
 
 
 _PAIR = np.dtype("<i8")

@@ -20,7 +20,7 @@ from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.lazy import FieldLayout
 from shmarrow.layout import Array
 from shmarrow.layout.making import join_arrays
-from shmarrow.memory.state_machine import fork_safe_lock
+from shmarrow.memory import fork_safe_lock
 
 T = TypeVar("T")
 _lock = fork_safe_lock()  # held for a few assignments at a time

@@ -65,7 +65,7 @@ class FileBatches:
         self.schema = footer.schema
         self._by_id: dict[int, Dictionary] | None = None if len(footer.dictionaries) else {}
         if source.data is None:
-            from shmarrow.memory.ranges import SourceRange
+            from shmarrow.memory import SourceRange
 
             self.data: Any = SourceRange(source, footer.end)  # type: ignore[arg-type]
         else:

@@ -31,8 +31,7 @@ from shmarrow.ipc.message.encode import Payload, key_values
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
-from shmarrow.memory import open_sink
-from shmarrow.memory.life_cycle import Sink
+from shmarrow.memory import Sink, open_sink
 from shmarrow.types import Metadata, MetadataLike, SchemaLike, as_metadata
 
 

@@ -23,7 +23,7 @@ from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import DictionaryBudget
 from shmarrow.ipc.message.decode import CONTINUATION, Message, read_prefix
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.memory.state_machine import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
+from shmarrow.memory import CLOSE, CLOSED, END, ENDED, FAIL, FAILED, NotCopied, StateMachine, Transitions
 from shmarrow.types import Schema
 
 PREFIX = "prefix"

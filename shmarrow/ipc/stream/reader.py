@@ -25,13 +25,7 @@ from shmarrow.ipc.message.decode import CONTINUATION, Located, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.memory import Source, open_source
-from shmarrow.memory.state_machine import (
-    CLOSE,
-    SEQUENTIAL,
-    NotCopied,
-    StateMachine,
-)
+from shmarrow.memory import CLOSE, SEQUENTIAL, NotCopied, Source, StateMachine, open_source
 
 
 class RecordBatchStreamReader(NotCopied, RecordBatchReader):

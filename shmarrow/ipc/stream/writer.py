@@ -18,9 +18,8 @@ from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.stream.state import IpcStats
-from shmarrow.memory import open_sink
-from shmarrow.memory.life_cycle import Sink, Writer, operation
-from shmarrow.memory.sinks import joined
+from shmarrow.memory import Sink, Writer, joined, open_sink
+from shmarrow.memory.life_cycle import operation
 from shmarrow.types import MetadataLike, Schema, SchemaLike, as_metadata
 
 SAME = "same"

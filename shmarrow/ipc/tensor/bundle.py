@@ -44,9 +44,7 @@ from shmarrow.ipc.random_access import reopened
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.writer import encode_tensor, write_payload
-from shmarrow.memory import Source, open_sink, open_source
-from shmarrow.memory.life_cycle import Sink
-from shmarrow.memory.mappings import mapping_of
+from shmarrow.memory import Sink, Source, mapping_of, open_sink, open_source
 from shmarrow.pickling import passed_by_handle
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor

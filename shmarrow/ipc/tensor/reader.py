@@ -15,8 +15,7 @@ from shmarrow.buffer import ALIGNMENT, Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, printable
 from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, read_prefix
 from shmarrow.ipc.tensor.decode import read_header
-from shmarrow.memory import Source, open_source
-from shmarrow.memory.state_machine import CLOSE, SEQUENTIAL, NotCopied, StateMachine
+from shmarrow.memory import CLOSE, SEQUENTIAL, NotCopied, Source, StateMachine, open_source
 from shmarrow.tensor import SparseTensor, Tensor
 
 _PART = 1 << 26

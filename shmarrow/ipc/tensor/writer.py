@@ -31,9 +31,7 @@ from shmarrow.ipc.message.encode import Payload, encode_message, message_values
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.ipc.tensor.decode import dense_holes
-from shmarrow.memory import SegmentWriter, is_location
-from shmarrow.memory.life_cycle import Sink, Writer
-from shmarrow.memory.sinks import joined, open_sink
+from shmarrow.memory import SegmentWriter, Sink, Writer, is_location, joined, open_sink
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import (
     MAX_BYTES,

@@ -17,7 +17,7 @@ from typing import Any
 
 from shmarrow import memory
 from shmarrow.errors import InvalidArgument, ObjectExists, printable, shown, storage_error
-from shmarrow.memory.location import Location, resolve
+from shmarrow.memory import Location, resolve
 from shmarrow.xray.overviews import Overview, overview
 from shmarrow.xray.page.data import encode, label
 from shmarrow.xray.walker import selected
