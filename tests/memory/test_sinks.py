@@ -105,7 +105,7 @@ def test_a_pipe_that_is_full() -> None:
 def test_a_buffered_pipe_that_is_full() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
-    buffered = os.fdopen(write, "wb")
+    buffered = os.fdopen(write, "wb", 8192)
     sink = open_sink(buffered)
     with pytest.raises(sa.StorageError, match=r"accepted [1-9]\d+ more"):
         sink.write([bytes(1 << 20)])
