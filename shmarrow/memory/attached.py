@@ -27,9 +27,9 @@ from shmarrow.buffer import U1, Bytes
 from shmarrow.errors import Closed, ObjectNotFound, StorageError
 from shmarrow.memory.host import in_memory
 from shmarrow.memory.location import (
+    POSIX_SCHEME,
     Location,
     became_smaller,
-    is_posix,
     is_shm,
     not_regular,
     refused,
@@ -164,7 +164,7 @@ def map_object(name: str, path: str, small: int = 0) -> tuple[str, str, Bytes, o
     try:
         fd, status = open_object(name, path)
         try:
-            path = path if path.startswith("/") or is_posix(path) else os.path.abspath(path)  # stable across chdir
+            path = path if path.startswith(("/", POSIX_SCHEME)) else os.path.abspath(path)  # stable across chdir
             if status.st_size <= small or has_holes(fd, status):
                 data = read_whole(fd, status.st_size, name)
             else:
@@ -190,7 +190,7 @@ def read_object(where: Location) -> tuple[str, Bytes]:
     try:
         fd, status = open_object(name, path)
         try:
-            if is_posix(path):  # which can be mapped only
+            if path.startswith(POSIX_SCHEME):  # which can be mapped only
                 return name, frozen(map_file(fd, status.st_size, name, status).copy())
             return name, read_whole(fd, status.st_size, name)
         finally:
@@ -231,7 +231,7 @@ def frozen(data: Bytes) -> Bytes:
 def status_of(where: Location) -> os.stat_result:
     """Return the status of a published object; errors are those of the system."""
     path = resolve(where)[1]
-    if not is_posix(path):
+    if not path.startswith(POSIX_SCHEME):
         return os.stat(path)
     fd, status = open_object("", path)
     os.close(fd)
@@ -240,7 +240,7 @@ def status_of(where: Location) -> os.stat_result:
 
 def open_object(name: str, path: str) -> tuple[int, os.stat_result]:
     """Open a published object; returns its descriptor and status."""
-    if is_posix(path):
+    if path.startswith(POSIX_SCHEME):
         from shmarrow.memory import posix
 
         return posix.open_object(path)

@@ -30,10 +30,10 @@ from shmarrow.buffer import Bytes
 from shmarrow.errors import Unsupported
 from shmarrow.memory.attached import MAX_CALL_BYTES, O_ATTACH
 from shmarrow.memory.location import (
+    POSIX_SCHEME,
     TEMP_PREFIX,
     Location,
     check_removable,
-    is_posix,
     refused,
     resolve,
 )
@@ -242,7 +242,7 @@ def delete(where: Location) -> None:
     """
     name, path = resolve(where)
     try:
-        if is_posix(path):
+        if path.startswith(POSIX_SCHEME):
             from shmarrow.memory.posix import remove
 
             remove(path)

@@ -84,10 +84,10 @@ def resolve(where: Location) -> tuple[str, str]:
                 f"a path must end in a file name that does not start with {TEMP_PREFIX!r}, found {name!r}"
             )
         return name, name
-    posix = is_posix(name) or not _HAS_SHM
+    scheme, _, short = raw.partition(b":")
+    posix = scheme == b"posix" or not _HAS_SHM
     if not _HAS_SHM and sys.platform == "linux":  # whose objects are files there
         check_shm(name)
-    scheme, _, short = raw.partition(b":")
     size, most = len(short), POSIX_NAME_MAX if posix else SHM_NAME_MAX
     if not proper or "/" in last or size > most:
         raise InvalidArgument(
@@ -110,18 +110,13 @@ def check_shm(name: str) -> None:
             f"cannot use {name!r}: there is no directory {SHM_DIRECTORY}; on Linux, mount a tmpfs there; on "
             "other platforms, use a path instead"
         )
-    if is_posix(name):
+    if name.startswith(POSIX_SCHEME):
         raise Unsupported(f"cannot use {name!r}: stores and rings in shared memory are files in {SHM_DIRECTORY}")
 
 
 def is_shm(name: str) -> bool:
     """Whether a name refers to a shared memory object."""
     return name.startswith((SHM_SCHEME, POSIX_SCHEME))
-
-
-def is_posix(path: str) -> bool:
-    """Whether a path of :func:`resolve` is that of a shared memory object that is not a file."""
-    return path.startswith(POSIX_SCHEME)
 
 
 def check_removable(status: os.stat_result) -> None:

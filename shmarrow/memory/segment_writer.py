@@ -40,12 +40,12 @@ from shmarrow.memory.files import (
 )
 from shmarrow.memory.life_cycle import Sink, operation
 from shmarrow.memory.location import (
+    POSIX_SCHEME,
     Location,
     became_smaller,
     check_removable,
     check_trusted_link,
     is_planted,
-    is_posix,
     is_shm,
     refused,
     resolve,
@@ -107,7 +107,7 @@ def create_at(
     if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
         raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:
-        if is_posix(path):
+        if path.startswith(POSIX_SCHEME):
             return PosixWriter(name, path, mode=mode, overwrite=overwrite)
         if not path.startswith("/"):
             path = os.path.join(os.getcwd(), path)  # stable across chdir

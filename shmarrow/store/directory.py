@@ -164,25 +164,14 @@ class Directory:
             raise Unsupported(f"cannot write to the store {self.name!r}: {lack}")
         return fd
 
-    def link(self, fd: int, file: str) -> None:
-        """Give an unnamed file a name, which must not exist.
-
-        Raises
-        ------
-        FileExistsError
-            If it does.
-        Unsupported
-            If the system denies hard links, which stores need.
-        """
-        try:
-            link_unnamed(fd, file, self.fd)
-        except OSError as error:
-            if error.errno not in DENIED or error.errno == errno.ENOENT:
-                raise
-            raise Unsupported(
-                f"cannot write to the store {self.name!r}: {os.strerror(error.errno)}, when a file was linked; stores "
-                "need hard links and /proc, which some sandboxes deny"
-            ) from None
+    def unlinkable(self, error: OSError) -> Exception:
+        """Return the error for an unnamed file that could not be linked: Unsupported if the system denies links."""
+        if error.errno not in DENIED or error.errno == errno.ENOENT:
+            return error
+        return Unsupported(
+            f"cannot write to the store {self.name!r}: {os.strerror(error.errno)}, when a file was linked; stores need "
+            "hard links, which some sandboxes deny"
+        )
 
     @property
     def given(self) -> tuple[int, int]:
@@ -505,9 +494,11 @@ def _new_file(directory: Directory, mode: int, data: bytes, size: int) -> Iterat
 
 def _linked(directory: Directory, fd: int, file: str) -> bool:
     try:
-        directory.link(fd, file)
+        link_unnamed(fd, file, directory.fd)
     except FileExistsError:
         return False
+    except OSError as error:
+        raise directory.unlinkable(error) from None
     return True
 
 

@@ -438,12 +438,14 @@ class Transaction:
                 try:
                     for part, source in enumerate(parts, 1):
                         self._link_part(source, number, part)
-                    directory.link(fd, file_name(number))
+                    link_unnamed(fd, file_name(number), directory.fd)
                     self.state["file"] = number
                     return number
                 except FileExistsError:
                     if again:
                         self._unlink_stray(number)
+                except OSError as error:
+                    raise directory.unlinkable(error) from None
             number += 1
         raise InvalidData(f"the catalog of {directory.name!r} is damaged: file number {number} is too large")
 
