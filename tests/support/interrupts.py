@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from environment import ROOT
 from processes import die, ended, forked
 
@@ -106,6 +107,8 @@ _start = _monitored if MONITORING else _traced
 
 def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int, files: tuple[str, ...]) -> bool:
     """Run a function, and at its instruction of a number in some files, a signal handler; whether it has so many."""
+    if sys.version_info >= (3, 14):
+        pytest.skip("Python 3.14 may leave a lock held itself, and 3.15 runs handlers here where signals cannot come")
     reached = False
 
     def at_number() -> Any:
