@@ -107,9 +107,9 @@ class Fragment(NamedTuple):
 
 def _looked_at(store: Store, name: str) -> Segment:
     from shmarrow.store.arguments import as_name
-    from shmarrow.store.attach import read_entry
+    from shmarrow.store.attach import attach_entry
 
-    found = read_entry(store._catalog, as_name(name))
+    found = attach_entry(store._catalog, as_name(name), use=False)
     if found is None:
         raise store._missing([name])
     return found

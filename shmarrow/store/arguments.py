@@ -76,7 +76,7 @@ class PutOptions(NamedTuple):
 
 
 def as_put_options(
-    owned: bool | int, overwrite: bool, expire_after: float | None, protect: bool, if_generation: Any
+    owned: bool | int, overwrite: bool, expire_after: float | None, protect: bool = False, if_generation: Any = None
 ) -> PutOptions:
     """Check the options of an object that is put by a store opened with ``owned``."""
     return PutOptions(

@@ -174,27 +174,20 @@ def is_trusted(catalog: Catalog, segment: StoredSegment | None = None) -> bool:
     return all(each.st_uid in trusted and not each.st_mode & 0o022 for each in status)
 
 
-def attach_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
-    """Attach to the object of a name; None if missing or expired."""
+def attach_entry(catalog: Catalog, name: bytes, use: bool = True) -> StoredSegment | None:
+    """Attach to the object of a name; None if missing or expired.
+
+    Without ``use``, it is pinned only if it has parts to be mapped later, and does not count as used.
+    """
     since, pin = 0.0, None
     while (entry := live(catalog, name)) is not None:
-        if entry.file and (pin := Pin.of(catalog, entry)) is None:
+        if entry.file and (use or entry.parts) and (pin := Pin.of(catalog, entry)) is None:
             since = _wait_for_removal(catalog, name, since)
             continue
         segment = map_entry(catalog, entry, pin)
         if segment is not None:
-            if catalog.evicts:
+            if use and catalog.evicts:
                 catalog.mark_used(entry)
-            return segment
-    return None
-
-
-def read_entry(catalog: Catalog, name: bytes) -> StoredSegment | None:
-    """Map the object of a name, pinned only if it has parts to be mapped later; None if missing or expired."""
-    while (entry := live(catalog, name)) is not None:
-        pin = Pin.of(catalog, entry) if entry.file and entry.parts else None
-        segment = map_entry(catalog, entry, pin)
-        if segment is not None:
             return segment
     return None
 

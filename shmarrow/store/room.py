@@ -72,7 +72,11 @@ def shortfall(change: Transaction, nbytes: int, name: bytes, replaced: Entry | N
         nbytes, short = nbytes - freed, short - freed
     if short <= 0 or nbytes <= 0:
         return 0
-    return 0 if _evict_known(change, short, name) else nbytes
+    chosen, freed = _choose(catalog, catalog.victims, short, name) if catalog.evicts else ([], 0)
+    if freed < short:
+        return nbytes
+    _remove(change, chosen)
+    return 0
 
 
 def make_room(catalog: Catalog, name: str, nbytes: int, memory: int = 0) -> None:
@@ -97,7 +101,8 @@ def make_room(catalog: Catalog, name: str, nbytes: int, memory: int = 0) -> None
         try:
             evict(catalog, max(short, low), name, nbytes or memory, files=low > 0)
         except StoreFull:  # what counts may have other names elsewhere, and others may make more evictable in a moment
-            recount(catalog)
+            if before is None:
+                recount(catalog)
             now = catalog.state()
             if now == before:
                 raise
@@ -133,11 +138,6 @@ def evict(
     StoreFull is raised and nothing is removed.
     """
     coded, gone = name.encode(), list[str]()
-    if not files and short > 0:
-        with catalog.change() as change:
-            known = _evict_known(change, short, coded)
-        if known:
-            return [entry.name.decode() for entry in known]
     for _ in range(_ROUNDS):
         if short <= 0:
             return gone
@@ -163,16 +163,6 @@ def evict(
         reason = "the objects that may be evicted are used or damaged"
         raise full(catalog, name, needed or short, reason, anything)
     return gone
-
-
-def _evict_known(change: Transaction, short: int, name: bytes) -> list[Entry]:
-    """Evict what the last snapshot left as the least recently used, if few of these are enough; return them."""
-    catalog = change.catalog
-    chosen, freed = _choose(catalog, catalog.victims, short, name) if catalog.evicts else ([], 0)
-    if freed < short:
-        return []
-    _remove(change, chosen)
-    return chosen
 
 
 def _candidates(catalog: Catalog, short: int, name: bytes, anything: bool, files: bool) -> tuple[deque[Candidate], int]:

@@ -45,7 +45,7 @@ from shmarrow.store.arguments import (
     as_put_options,
     as_timeout,
 )
-from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_trusted, live, pin_entry, read_entry
+from shmarrow.store.attach import Pin, StoredSegment, attach_entry, is_trusted, live, pin_entry
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.directory import Users, as_users, is_explicit, locate
 from shmarrow.store.index import events_since, last_event
@@ -242,7 +242,7 @@ class Store(Hinted):
         how = as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
         if as_bool(reuse, "reuse", False):
             return self._put_sharing(catalog, name, obj, how, options)
-        most = p.INLINE_MAX if as_bool(inline, "inline", True) else -1
+        most = p.INLINE_MAX if inline is True or as_bool(inline, "inline", True) else -1
         return self._put(catalog, name, encode(obj, options), how, inline=most)
 
     @overload
@@ -396,7 +396,7 @@ class Store(Hinted):
         from shmarrow.objects.decode import describe
         from shmarrow.store.info import object_info
 
-        segment = read_entry(self._catalog, as_name(name))
+        segment = attach_entry(self._catalog, as_name(name), use=False)
         if segment is None:
             raise self._missing([name])
         with segment:
@@ -497,7 +497,7 @@ class Store(Hinted):
         lock = p.NAME_LOCKS + self._catalog.hash(coded)
         if not callable(function):
             raise InvalidType(f"get_or_put needs a function that returns the object, found {shown(function)}")
-        self._options(False, expire_after, protect)
+        as_put_options(self._owned, False, expire_after, protect)
         computing = self._catalog.exclusive
         with suppress(ObjectNotFound):
             return self.get(name)
@@ -623,7 +623,8 @@ class Store(Hinted):
         """
         from shmarrow.objects.decode import describe
 
-        how = self._options(overwrite, expire_after)
+        self._check_open()
+        how = as_put_options(self._owned, overwrite, expire_after)
         with memory.attach(source) as file:
             describe(file)
             with self._publication(name, how, file.size) as writer:
@@ -667,7 +668,7 @@ class Store(Hinted):
         """
         from shmarrow.ipc.draft import Draft
 
-        publication = self._publication(name, self._options(overwrite, expire_after))
+        publication = self._publication(name, as_put_options(self._owned, overwrite, expire_after))
         return Draft(publication, schema, num_rows, bytes, RECORD_BATCH)
 
     def new_file(
@@ -698,7 +699,7 @@ class Store(Hinted):
         """
         from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-        publication = self._publication(name, self._options(overwrite, expire_after, protect))
+        publication = self._publication(name, as_put_options(self._owned, overwrite, expire_after, protect))
         return RecordBatchFileWriter(publication, schema, options)
 
     def _put_sharing(
@@ -749,16 +750,6 @@ class Store(Hinted):
         catalog = self._catalog
         catalog.check_writable()
         return Publication(catalog, as_new_name(name), how, size, parts)
-
-    def _options(
-        self,
-        overwrite: bool = False,
-        expire_after: float | None = None,
-        protect: bool = False,
-        if_generation: int | None = None,
-    ) -> PutOptions:
-        self._check_open()
-        return as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
 
     # --- more ways to get -------------------------------------------------------------------------------------------
 
