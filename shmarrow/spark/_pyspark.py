@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.errors import InvalidType, MissingExtra, Unsupported, optional, shown
+from shmarrow.errors import InvalidType, MissingExtra, optional, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -217,19 +217,14 @@ def _arrow_schema(schema: Any, timezone: str, large: bool) -> pa.Schema:
 # --- data sources -----------------------------------------------------------------------------------------------
 
 
-def stream_batch() -> tuple[str, str]:
-    """The id of the streaming query whose task this is, which its restarts share, and the number of the batch.
+def task() -> tuple[int, str | None, str | None]:
+    """The partition of this task, and in a streaming query its id, which restarts share, and the number of the batch.
 
-    Raises
-    ------
-    Unsupported
-        If Spark does not say so.
+    Without the names of these properties, streams are not written.
     """
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None  # it runs in a task
-    query, number = [context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")]
-    if query is None or number is None:
-        raise Unsupported("this version of Spark does not tell its tasks which batch of which stream they write")
-    return query, number
+    query, batch = [context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId")]
+    return context.partitionId(), query, batch

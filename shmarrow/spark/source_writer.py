@@ -39,7 +39,6 @@ from glob import glob
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from shmarrow import ipc
@@ -50,6 +49,7 @@ from shmarrow.errors import (
     InvalidType,
     ObjectNotFound,
     StorageError,
+    Unsupported,
     at,
     shown,
 )
@@ -80,14 +80,18 @@ class Written(WriterCommitMessage):
         The number of the partition.
     path : str or None
         Its file; None if it had no rows.
+    whose : str
+        The job, or the query of a stream.
     """
 
     partition: int
     path: str | None
+    whose: str
 
-    def name(self, unique: str) -> str:
+    @property
+    def name(self) -> str:
         """The name of the file once it is committed."""
-        return f"part-{self.partition:05d}-{unique}.arrow"
+        return f"part-{self.partition:05d}-{self.whose}.arrow"
 
 
 class Files:
@@ -133,12 +137,13 @@ class Files:
         """The directory in which tasks write."""
         return jobs.temporary(self.directory, name)
 
-    def write_rows(self, folder: str, iterator: Iterator[pa.RecordBatch]) -> str | None:
-        """Write the rows of a task into a file of its own, and return its path; None if there are no rows."""
+    def write_rows(self, folder: str, iterator: Iterator[pa.RecordBatch], partition: int, whose: str) -> Written:
+        """Write the rows of a task, if it has any, into a file of its own."""
         first = next(iterator, None)
         batches = iter(()) if first is None else rechunked(first, iterator, TARGET_BYTES)
         first = next(batches, None)
-        return None if first is None else self.write(folder, chain([first], batches))
+        path = None if first is None else self.write(folder, chain([first], batches))
+        return Written(partition, path, whose)
 
     def write(self, folder: str, batches: Iterable[pa.RecordBatch]) -> str:
         """Write a file, and return its path."""
@@ -156,13 +161,14 @@ class Files:
             ) from None
         return path
 
-    def commit(self, work: str, name: str, files: Mapping[str, str]) -> None:
-        """Make files, each with its new name and its path, a directory of this name."""
+    def commit(self, work: str, name: str, written: Iterable[Written]) -> None:
+        """Make the files of tasks a directory of this name."""
         whole = os.path.join(self.temporary(work), "whole")
         shutil.rmtree(whole, ignore_errors=True)
         os.mkdir(whole)
-        for new, path in files.items():
-            os.rename(path, os.path.join(whole, new))
+        for task in written:
+            if task.path is not None:
+                os.rename(task.path, os.path.join(whole, task.name))
         jobs.publish(self.directory, work, name, whole)
 
 
@@ -235,22 +241,20 @@ class Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one partition; runs in a task."""
-        context = TaskContext.get()
-        assert context is not None  # it runs in a task
         with writing_to(self.files.directory):
-            return Written(context.partitionId(), self.files.write_rows(self.files.temporary(self.job), iterator))
+            return self.files.write_rows(self.files.temporary(self.job), iterator, _pyspark.task()[0], self.job)
 
     def commit(self, messages: Sequence[Any]) -> None:
         """Give the files of the tasks a directory; runs where Spark planned the write."""
         with writing_to(self.files.directory):
             written = [task for task in messages if task is not None and task.path is not None]
             if not written:  # no rows, and the columns are kept
-                written = [Written(0, self.files.write(self.files.temporary(self.job), ()))]
+                written = [Written(0, self.files.write(self.files.temporary(self.job), ()), self.job)]
             success = os.path.join(self.files.directory, "_SUCCESS")
             if self.overwrite:
                 with suppress(FileNotFoundError):
                     os.unlink(success)
-            self.files.commit(self.job, self.name, {task.name(self.job): task.path for task in written})
+            self.files.commit(self.job, self.name, written)
             jobs.remove_replaced(self.files.directory)
             made = os.path.join(self.files.temporary(self.job), "_SUCCESS")
             with open(made, "wb"):
@@ -290,19 +294,6 @@ def _check_append(files: Files, tries: int = 10) -> None:
         )
 
 
-@dataclass(frozen=True)
-class WrittenInStream(Written):
-    """What a task of a stream has written.
-
-    Attributes
-    ----------
-    query : str
-        The id of the query.
-    """
-
-    query: str
-
-
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream; Spark makes one for the tasks of each batch, and another to commit it.
 
@@ -325,28 +316,30 @@ class StreamWriter(DataSourceStreamArrowWriter):
                         "'batch'; rename it"
                     )
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenInStream:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one partition; runs in a task."""
-        context = TaskContext.get()
-        assert context is not None  # it runs in a task
         with writing_to(self.files.directory):
-            query, number = _pyspark.stream_batch()
+            partition, query, number = _pyspark.task()
+            if query is None or number is None:
+                raise Unsupported(
+                    "this version of Spark does not tell its tasks which batch of which stream they write"
+                )
             folder = jobs.begin(self.files.directory, f"batch={number}")
-            return WrittenInStream(context.partitionId(), self.files.write_rows(folder, iterator), query)
+            return self.files.write_rows(folder, iterator, partition, query)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """Give a batch its name; runs where Spark plans the query."""
         name = f"batch={batchId}"
         with writing_to(self.files.directory):
             tasks = [task for task in messages if task is not None]
-            files = {task.name(task.query): task.path for task in tasks if task.path is not None}
+            has_rows = any(task.path is not None for task in tasks)
             if batchId == 0 and not self.overwrite:
                 self._check_first(name)
-            if (files or self.overwrite) and not self._is_there(name, tasks[0].query if tasks else ""):
+            if (has_rows or self.overwrite) and not self._is_there(name, tasks[0].whose if tasks else ""):
                 jobs.begin(self.files.directory, name)
                 if self.overwrite:
                     jobs.plan_overwrite(self.files.directory, name, name)
-                self.files.commit(name, name, files)
+                self.files.commit(name, name, tasks)
             jobs.remove_replaced(self.files.directory)
             jobs.discard(self.files.directory, name)
 

@@ -82,19 +82,18 @@ def batches_in(here: Path) -> dict[int, list[int]]:
 # --- what tasks have written, before it is committed --------------------------------------------------------------
 
 
-def _parts(files: Any, folder: str, ids: Any) -> list[str]:
-    return [files.write_rows(folder, iter([pa.record_batch({"id": part})])) for part in np.array_split(ids, 2)]
+def _parts(files: Any, folder: str, ids: Any, whose: str) -> list[Any]:
+    parts = [iter([pa.record_batch({"id": part})]) for part in np.array_split(ids, 2)]
+    return [files.write_rows(folder, rows, number, whose) for number, rows in enumerate(parts)]
 
 
 class Job:
     """A job with two tasks, and the attempt of another that failed."""
 
     def __init__(self, where: Path, ids: Any, overwrite: bool = False) -> None:
-        from shmarrow.spark.source_writer import Written
-
         self.writer = source(where).writer(struct_of("id long"), overwrite)
         folder = self.writer.files.temporary(self.writer.job)
-        self.messages = [Written(i, path) for i, path in enumerate(_parts(self.writer.files, folder, np.asarray(ids)))]
+        self.messages = _parts(self.writer.files, folder, np.asarray(ids), self.writer.job)
         self.writer.files.write(folder, [pa.record_batch({"id": [1000]})])
 
     def commit(self) -> None:
@@ -106,14 +105,11 @@ class Batch:
 
     def __init__(self, where: Path, number: int, query: str = "q", overwrite: bool = False) -> None:
         from shmarrow.scans import jobs
-        from shmarrow.spark.source_writer import WrittenInStream
 
         self.writer, self.number = source(where).streamWriter(struct_of("id long"), overwrite), number
         folder = jobs.begin(self.writer.files.directory, f"batch={number}")
         ids = np.arange(number * 10, number * 10 + 10)
-        self.messages = [
-            WrittenInStream(i, path, query) for i, path in enumerate(_parts(self.writer.files, folder, ids))
-        ]
+        self.messages = _parts(self.writer.files, folder, ids, query)
 
     def commit(self) -> None:
         self.writer.commit(self.messages, self.number)
