@@ -64,7 +64,6 @@ AvailableNow: Any = object if limits is None else limits.SupportsTriggerAvailabl
 _SPLIT = 64 << 20
 _LEAST_SPLIT = 1 << 20
 
-
 _BOTH = (
     "pathGlobFilter", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "mergeSchema",
     "maxPartitionBytes", "unchecked", "columns", "filters", "path", "paths",
@@ -82,10 +81,11 @@ def check_options(given: Mapping[str, str], *calls: str) -> None:
     """Refuse options without a meaning: a misspelled one would change the rows that are read, without a word."""
     if "provider" in given:
         raise InvalidArgument(f"CREATE TABLE makes no table that can be read: {_NO_PATH}")
-    names = sorted({name for call in calls for name in OPTIONS[call]})
+    known = {name.lower(): name for call in calls for name in sorted(OPTIONS[call])}
     for name in given:
-        if name.lower() not in [known.lower() for known in names]:
-            raise InvalidArgument(f"{shown(name)} is no option of {' or '.join(calls)}: expected {', '.join(names)}")
+        if name.lower() not in known:
+            expected = ", ".join(known.values())
+            raise InvalidArgument(f"{shown(name)} is no option of {' or '.join(calls)}: expected {expected}")
 
 
 _NO_PATH = (
@@ -170,8 +170,9 @@ def _ignored(given: Mapping[str, str]) -> Iterator[None]:
     """Within the block, leave out a file that is missing or broken, if options say so; errors say which do."""
     try:
         yield
-    except FileNotFoundError:
+    except ObjectNotFound as error:
         if not flag(given, "ignoreMissingFiles"):
+            error.hint = error.hint or '.option("ignoreMissingFiles", True) goes on without it'
             raise
     except InvalidData as error:
         if not flag(given, "ignoreCorruptFiles"):
@@ -464,10 +465,7 @@ class StreamReader(Query, DataSourceStreamReader, AvailableNow):  # type: ignore
             if name not in start:
                 with _ignored(self.given):
                     if name not in there:
-                        raise ObjectNotFound(
-                            errno.ENOENT,
-                            f"{name} is gone: it was there when the batch of the stream was planned",
-                            hint='.option("ignoreMissingFiles", True) goes on without it',
-                        )
+                        said = f"{name} is gone: it was there when the batch of the stream was planned"
+                        raise ObjectNotFound(errno.ENOENT, said)
                     new.append(there[name])
         return self.plan(new)
