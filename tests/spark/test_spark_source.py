@@ -238,6 +238,17 @@ def test_what_others_have_written_is_added_to_and_replaced(spark: Any, tmp_path:
     assert tmp_path.parent.is_dir()
 
 
+def test_views_of_sql_are_read_and_added_to(spark: Any, tmp_path: Path) -> None:
+    save(spark.range(3), tmp_path / "t")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW points USING shmarrow OPTIONS (path '{tmp_path / 't'}')")
+    spark.sql("INSERT INTO points SELECT id + 10 FROM range(2)")
+    assert numbers(tmp_path / "t") == sorted(row[0] for row in spark.sql("SELECT * FROM points").collect())
+    assert numbers(tmp_path / "t") == [0, 1, 2, 10, 11]
+    spark.sql("DROP VIEW points")
+    with pytest.raises(Exception, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE no_points USING shmarrow OPTIONS (path '{tmp_path / 't'}')")
+
+
 def test_statistics_are_written(spark: Any, tmp_path: Path) -> None:
     df = spark.range(0, 100, 1, 1).selectExpr("id", "string(id) AS s")
     for said, expected in [("true", ["id", "s"]), ("id", ["id"]), ("false", [])]:
