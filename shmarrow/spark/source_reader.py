@@ -97,7 +97,7 @@ _NO_PATH = (
 def _files(given: Mapping[str, str]) -> list[Fragment]:
     """All files of a read, in order, from what Spark passes."""
     check_version()
-    paths = json.loads(given.get("paths", "[]"))  # of load([...])
+    paths = _json(given, "paths") or []  # of load([...])
     paths = [given["path"], *paths] if "path" in given else paths
     if not paths:
         raise InvalidArgument(
@@ -185,6 +185,19 @@ def _ignored(given: Mapping[str, str]) -> Iterator[None]:
 
 def _limits(given: Mapping[str, str]) -> Limits:
     return as_limits(DEFAULT_LIMITS, flag(given, "unchecked"))
+
+
+def _json(given: Mapping[str, str], name: str) -> Any:
+    """An option that is a list in JSON; None if it is missing."""
+    if name not in given:
+        return None
+    try:
+        found = json.loads(given[name])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise InvalidArgument(f"option {name!r} must be a list in JSON, found {shown(given[name])}")
+    return found
 
 
 def flag(given: Mapping[str, str], name: str) -> bool:
