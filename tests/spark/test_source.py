@@ -274,7 +274,7 @@ def test_values_in_filters(tmp_path: Path) -> None:
 
 
 def test_values_stay_in_the_mapped_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "f.arrow", {"n": np.arange(1000), "s": ["abc"] * 1000})
+    path = write(tmp_path / "f.arrow", {"n": np.arange(100_000), "s": ["abc"] * 100_000})
     reader = source(path).reader(source(path).schema())
     with sa.ipc.open_file(path):
         (split,) = reader.partitions()
