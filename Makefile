@@ -78,7 +78,7 @@ cluster: .venv/installed ## Spark on three hosts in namespaces, with faults; str
 	@tools/programs.sh java
 	@$(SUPPORT)/labs/cluster.py --restarts $(RESTARTS)
 
-bench: .venv/installed ## every row beside every installed peer: benchmarks/results.json and report.html; BENCH="--parts store"
+bench: .venv/installed ## every row beside every installed peer: benchmarks/results.json; BENCH="--parts store"
 	@$(BIN)/python benchmarks/run.py $(if $(BENCH),$(BENCH),--spark)
 
 bench-quick: .venv/installed ## the same with smaller data and fewer rounds, without Spark, in three minutes

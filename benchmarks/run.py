@@ -6,7 +6,7 @@
     python benchmarks/run.py --parts opening --base ../other-checkout
 
 Each suite runs in a process of its own, so that none is affected by the threads and memory of the one before. A full
-run writes ``benchmarks/results.json`` and ``benchmarks/report.html``; a part of it only prints, unless ``--json`` names
+run writes ``benchmarks/results.json``; a part of it only prints, unless ``--json`` names
 a file. With ``--update`` the parts that ran replace those of the same name in that file. The status is 1 if a suite
 failed, or a requirement is missed by more than the spread of the rounds.
 """
@@ -32,7 +32,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 
-import report  # noqa: E402
 from harness import against, leftovers, machine  # noqa: E402
 from harness.bench import Options, benchmark  # noqa: E402
 from harness.tables import missed, summary  # noqa: E402
@@ -193,7 +192,6 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     add("--spark", action="store_true", help="run the suite spark, too, which takes half an hour and 16 GiB")
     add("--json", type=Path, metavar="OUT", help="write the results; a full run writes benchmarks/results.json")
     add("--update", action="store_true", help="keep the other parts of the file that --json names")
-    add("--report", type=Path, metavar="OUT", help="write the page; a full run writes benchmarks/report.html")
     add("--base", type=Path, metavar="FOLDER", help="compare this checkout with another one, without the peers")
     add("--list", action="store_true", help="print the suites and their parts")
     return parser.parse_args(words)
@@ -232,7 +230,7 @@ def main(words: Sequence[str]) -> int:
         return against.compare(suites, options, {"current": ROOT, "base": arguments.base.resolve()}, child)
     whole = not (arguments.parts or arguments.rows or arguments.quick)
     file = arguments.json or (HERE / "results.json" if whole else None)
-    old = report.load(file) if file is not None and arguments.update and file.exists() else None
+    old = json.loads(file.read_text()) if file is not None and arguments.update and file.exists() else None
 
     def merged(results: dict[str, Any]) -> dict[str, Any]:
         return results if old is None else updated(old, results)
@@ -242,13 +240,9 @@ def main(words: Sequence[str]) -> int:
             write(file, json.dumps(merged(results), indent=1, ensure_ascii=False) + "\n")
 
     results = merged(collected(suites, options, keep))
-    page = arguments.report or (HERE / "report.html" if whole else None)
-    if page is not None:
-        write(page, report.page(results))
     print(summary(results))
-    for each in (file, page):
-        if each is not None:
-            print(f"Written: {os.path.relpath(each)}")
+    if file is not None:
+        print(f"Written: {os.path.relpath(file)}")
     certain = [row for row in missed(results["rows"]) if not row["doubtful"]]
     return 1 if results["failed"] or certain else 0
 

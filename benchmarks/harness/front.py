@@ -1,14 +1,11 @@
-"""The rows of the results that are chosen for users: the README's table and plot, of the same rows."""
+"""The rows of the results that are chosen for users: the README's table, and those of the page on performance."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from harness.figures import show, times
-from harness.plots import DARK, LIGHT, variables
 from harness.tables import line
 
 
@@ -46,11 +43,10 @@ ROWS = (
           "get a 1 GiB table of numbers and text", "Polars' `read_ipc`",
           "only what is asked for is decoded", "", True),
     Shown("alternatives", f"get {TABLE_OF}, 1,024 MiB", "ray",
-          "get a 1 GiB table of numbers and text", "Ray", BOTH_MAP, "both map it; Ray's reference says where it is",
-          True),
+          "get a 1 GiB table of numbers and text", "Ray", BOTH_MAP, "both map it; Ray's reference says where it is"),
     Shown("alternatives", f"put {TABLE_OF}, 1,024 MiB", "ray",
           "put a 1 GiB table of numbers and text", "Ray", "one copy",
-          "fill it in place with `new_draft`; Ray writes into memory that it has mapped already", True),
+          "fill it in place with `new_draft`; Ray writes into memory that it has mapped already"),
     Shown("alternatives", f"put {TABLE_OF}, 1,024 MiB", "lmdb",
           "put a 1 GiB table of numbers and text", "LMDB", "one copy instead of two"),
     Shown("processes", "a batch of 1024 MiB as an argument of a Pool", "pickled",
@@ -60,14 +56,14 @@ ROWS = (
           "a 123 MiB file of text as a Polars DataFrame", "Polars' `scan_ipc`", "text is checked where it lies", "",
           True),
     Shown("scan", "schema and first rows of 2,000 files", "pyarrow dataset",
-          "schema and first rows of 2,000 files", "pyarrow's dataset", "the other files are not opened", "", True),
+          "schema and first rows of 2,000 files", "pyarrow's dataset", "the other files are not opened", ""),
     Shown("opening", "open, one column by index; 10,000 columns, schema not seen before", "pyarrow",
           "open a file of 10,000 columns and read one", "pyarrow", "the fields of other columns are not decoded", "",
           True),
     Shown("scale", "1 TB, 100,000 batches: open in a fresh process", "pyarrow",
           "open a file of 1 TB, and one of its batches", "pyarrow", "only the footer and one batch are read"),
     Shown("values", "validate fully 10,000,000 strings, ASCII", "pyarrow",
-          "check 10 million strings", "pyarrow", "whole buffers are checked at once", "", True),
+          "check 10 million strings", "pyarrow", "whole buffers are checked at once", ""),
     Shown("tensors", "open 1,000 tensors and have one", "safetensors",
           "open 1,000 tensors in one object and use one", "safetensors", "the others are not decoded", "", True),
     Shown("interchange", "a mapped file of 1024 MiB of numbers as a polars DataFrame", "polars scan_ipc",
@@ -76,13 +72,13 @@ ROWS = (
           "a 1 GiB tensor to another process", "pickle and a queue", "the tensor is mapped"),
     Shown("alternatives", f"put {TABLE_OF}, 1 MiB", "pyarrow",
           "put a 1 MiB table of numbers and text", "a file by pyarrow", "",
-          "write batches into one file, or rows into one object", True),
+          "write batches into one file, or rows into one object"),
     Shown("alternatives", f"get {TABLE_OF}, 1 MiB", "lmdb",
           "get a 1 MiB table of numbers and text", "LMDB", "", "attach objects once, and keep them",
           True),
     Shown("opening", "open, one column by index; 5 columns, schema not seen before", "pyarrow",
           "open a small file and read a column", "pyarrow", "its schema is decoded when it is asked for",
-          "keep the file open, or use one file of many batches", True),
+          "keep the file open, or use one file of many batches"),
     Shown("writing", "write a batch of 5 columns, schema not seen before", "pyarrow",
           "write a small file", "pyarrow", "", "write many batches with one writer"),
     Shown("writing", "write 1,024 MiB of float64, 16 columns", "pyarrow",
@@ -91,33 +87,33 @@ ROWS = (
           "read a stream of 10,000 batches of 8 rows", "pyarrow", "", "write larger batches"),
     Shown("interchange", "a mapped file of 123 MiB of text as a polars DataFrame", "pyarrow",
           "a 123 MiB file of text as a Polars DataFrame", "pyarrow, unchecked", "",
-          "text is checked, as Polars may crash on invalid text; objects of a store are checked once", True),
+          "text is checked, as Polars may crash on invalid text; objects of a store are checked once"),
     Shown("interchange", "export of a batch of 10 columns, opened each time", "pyarrow",
           "export a batch of 10 columns", "pyarrow", "", "export tables, or larger batches"),
     Shown("store", "get 800 bytes, an ndarray, of 1,000 names", "lmdb",
-          "get 800 bytes from a store of 1,000 objects", "LMDB", "", TINY, True),
+          "get 800 bytes from a store of 1,000 objects", "LMDB", "", TINY),
     Shown("store", "put 800 bytes, an ndarray, beside 1,000 names", "lmdb",
           "put 800 bytes beside 1,000 objects", "LMDB", "", "LMDB for tiny values; or collect rows into batches"),
     Shown("store", "8 readers, 4 writers, 80 kB: gets", "lmdb",
           "80 kB objects, 8 readers beside 4 writers", "LMDB", "", "attach objects once, and keep them"),
     Shown("objects", "put, until a process that waits has the first value", "semaphore",
           "publish an object to a waiting process", "a semaphore and `SharedMemory`", "",
-          "`sa.Ring` for a steady rate", True),
+          "`sa.Ring` for a steady rate"),
     Shown("rings", "800 bytes, filled in place", "by hand",
           "a frame of 800 bytes to a waiting process", "a ring made by hand", "", "larger frames, of several rows"),
     Shown("building", "build 1,000,000 string from a list", "pyarrow",
-          "build 1 million strings from a list", "pyarrow", "", NUMPY, True),
+          "build 1 million strings from a list", "pyarrow", "", NUMPY),
     Shown("building", "time64: from a list", "pyarrow",
           "build 1 million `datetime.time` from a list", "pyarrow", "", "pass a numpy array of integers, and cast"),
     Shown("scan", "group by string, 2 of 12 columns, 8 files: later", "polars scan_ipc",
           "group 8 files by a column of text", "Polars' `scan_ipc`", "buffers are mapped",
-          "keep text as `string_view`: Polars copies `string`", True),
+          "keep text as `string_view`: Polars copies `string`"),
     Shown("scan", "count_rows of 2,000 files", "pyarrow dataset",
           "count the rows of 2,000 files", "pyarrow's dataset", "", "one file of many batches"),
     Shown("values", "string_view: to string", "pyarrow",
           "cast short texts from `string_view` to `string`", "pyarrow", "", "keep them as `string_view`"),
 )  # fmt: skip
-"""What users do most, the most telling first; wins and losses alike."""
+"""What users do most, the most telling first; wins and losses alike. Eight are in the README."""
 
 SHOWN = 10
 """Rows of each of the two tables of the page on performance."""
@@ -189,66 +185,3 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     for each in short(rows):
         lines.append(line([each.what, each.ours, f"{each.instead} {each.theirs}", times(each.ratio)]))
     return "\n".join(lines) + "\n"
-
-
-WIDTH, LABELS, ROW, TOP = 860, 350, 38, 66
-ENDS = (0.1, 1000.0)
-
-STYLE = """
-.bars text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink); }
-.bars .title { font-size: 15px; font-weight: 600; }
-.bars .dim { fill: var(--dim); font-size: 12px; }
-.bars .ratio { font-weight: 600; }
-.bars .paper { fill: var(--paper); }
-.bars .grid { stroke: var(--grid); }
-.bars .one { stroke: var(--dim); stroke-width: 1.5; }
-.bars .win { fill: var(--c0); }
-.bars .loss { fill: var(--c1); }
-"""
-
-
-def picture(results: Mapping[str, Any]) -> str:
-    """The README's plot: how many times as fast, on a logarithmic axis, as an SVG file with its own background."""
-    found = short(results["rows"])
-    height = TOP + ROW * len(found) + 44
-    described = "; ".join(f"{each.what}: {times(each.ratio)} beside {_plain(each.instead)}" for each in found)
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="bars" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
-        f'height="{height}" role="img" aria-label="{escape(described)}">\n<style>\n.bars {{ {variables(LIGHT)} }}\n'
-        f"@media (prefers-color-scheme: dark) {{ .bars {{ {variables(DARK)} }} }}{STYLE}</style>\n"
-        f'<rect class="paper" width="{WIDTH}" height="{height}" rx="8"/>\n'
-        '<text class="title" x="20" y="30">How many times as fast as the usual tool</text>\n'
-    )
-    machine = results["machine"]
-    versions = f"pyarrow {machine['versions'].get('pyarrow')}"
-    note = f"Logarithmic axis. {machine['cores']} cores, {machine['python']}, {versions}."
-    foot = f'<text class="dim" x="20" y="{height - 14}">{escape(note)}</text>\n</svg>\n'
-    return head + "\n".join(_drawn(found)) + "\n" + foot
-
-
-def _at(ratio: float) -> float:
-    low, high = ENDS
-    share = math.log(min(max(ratio, low), high) / low) / math.log(high / low)
-    return LABELS + 10 + share * (WIDTH - LABELS - 90)
-
-
-def _drawn(found: Sequence[Figure]) -> Iterator[str]:
-    bottom = TOP + ROW * len(found)
-    for ratio in (0.1, 1, 10, 100, 1000):
-        x = _at(ratio)
-        kind = "one" if ratio == 1 else "grid"
-        yield f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 6}" y2="{bottom}"/>'
-        yield f'<text class="dim" x="{x:.1f}" y="{TOP - 12}" text-anchor="middle">{ratio:,g}×</text>'
-    for number, each in enumerate(found):
-        y = TOP + ROW * number
-        start, end = sorted((_at(1), _at(each.ratio)))
-        kind = "win" if each.ratio >= 1 else "loss"
-        yield f'<text x="{LABELS}" y="{y + 13}" text-anchor="end">{escape(each.what)}</text>'
-        beside = f"{each.ours}, {_plain(each.instead)} {each.theirs}"
-        yield f'<text class="dim" x="{LABELS}" y="{y + 26}" text-anchor="end" font-size="11">{escape(beside)}</text>'
-        yield f'<rect class="{kind}" x="{start:.1f}" y="{y + 4}" width="{max(end - start, 2):.1f}" height="16" rx="2"/>'
-        yield f'<text class="ratio" x="{max(end, _at(1)) + 8:.1f}" y="{y + 17}">{times(each.ratio)}</text>'
-
-
-def _plain(text: str) -> str:
-    return text.replace("`", "")

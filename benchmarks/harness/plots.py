@@ -1,8 +1,9 @@
-"""Plots as SVG, from rows of the JSON file; colours come from CSS, so a plot fits light and dark pages."""
+"""Plots as SVG, from rows of the JSON file, which fit light and dark pages."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -33,6 +34,7 @@ STYLE = """
 .plot .ours .line { stroke-width: 3; }
 .plot .ours .name { font-weight: 700; }
 .plot .range { stroke-width: 2; opacity: .45; }
+.plot .paper { fill: var(--paper); }
 """ + "".join(
     f".plot .c{number} .line, .plot .c{number} .range {{ stroke: var(--c{number}); }} "
     f".plot .c{number} circle, .plot .c{number} .name {{ fill: var(--c{number}); }}\n"
@@ -56,8 +58,13 @@ COLOURS = {
 """The same side has the same colour in all plots; others get one that is free."""
 
 
-def variables(colours: Mapping[str, str]) -> str:
-    return " ".join(f"--{name}: {value};" for name, value in colours.items())
+def themed(style: str) -> str:
+    """The rules in the light colours, and after them in the dark ones: not all viewers know CSS variables."""
+
+    def coloured(colours: Mapping[str, str]) -> str:
+        return re.sub(r"var\(--(\w+)\)", lambda found: colours[found[1]], style)
+
+    return f"{coloured(LIGHT)}@media (prefers-color-scheme: dark) {{\n{coloured(DARK)}}}\n"
 
 
 @dataclass
@@ -94,14 +101,6 @@ def plots(rows: Iterable[Mapping[str, Any]]) -> list[Plot]:
     return made
 
 
-def svg(plot: Plot) -> str:
-    """A plot as an element of a page."""
-    return (
-        f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(_spoken(plot))}">'
-        f"{drawn(plot)}</svg>"
-    )
-
-
 def picture(chosen: Sequence[Plot], note: str = "") -> str:
     """Plots beside each other as a file of its own, with a background that follows the reader's colour scheme."""
     width, height = WIDTH * len(chosen), HEIGHT + (20 if note else 0)
@@ -112,9 +111,7 @@ def picture(chosen: Sequence[Plot], note: str = "") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img" aria-label="{escape(described)}">\n'
-        f"<style>\n.plot {{ {variables(LIGHT)} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ .plot {{ {variables(DARK)} }} }}{STYLE}"
-        ".plot .paper { fill: var(--paper); }\n</style>\n"
+        f"<style>{themed(STYLE)}</style>\n"
         f'<rect class="paper" width="{width}" height="{height}" rx="8"/>\n{panels}\n'
         + (
             f'<text class="tick" x="{width / 2:.0f}" y="{height - 10}" text-anchor="middle">{escape(note)}</text>\n'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -68,50 +67,6 @@ def comparable(peer: str) -> bool:
 def missed(rows: Sequence[Record]) -> list[Record]:
     """Rows that do not reach what is required, the furthest from the peer first."""
     return sorted((row for row in rows if row["reached"] is False), key=lambda row: row["ratio"] or 0)
-
-
-def markdown(rows: Sequence[Record], names: Sequence[str] = (), pattern: str = "") -> str:
-    """A table for a page of the guide or the README.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Rows of the JSON file.
-    names : sequence of str
-        Names of the rows to show, in this order; all where it is empty.
-    pattern : str
-        A regular expression that ``group.part: name`` has to contain.
-
-    Raises
-    ------
-    KeyError
-        If there is no row of a name.
-    """
-    known = {row["name"] for row in rows}
-    if unknown := [name for name in names if name not in known]:
-        raise KeyError(
-            f"no row is named {unknown[0]!r}; run `make bench`, or choose one of the names that --list shows"
-        )
-    chosen = [row for name in names for row in rows if row["name"] == name] if names else list(rows)
-    chosen = [row for row in chosen if re.search(pattern, f"{row['group']}.{row['part']}: {row['name']}")]
-    return "\n".join(_markdown(chosen))
-
-
-def _markdown(rows: Sequence[Record]) -> Iterator[str]:
-    yield line(["what", "shmarrow", "peer", "", "peer / shmarrow"])
-    yield line(["---", "---:", "---", "---:", "---:"])
-    for row in rows:
-        what, ours, peer, beside, *_ = cells(row)
-        yield line([what, ours, peer, beside, "" if row["ratio"] is None else times(row["ratio"])])
-    yield ""
-    for row in rows:
-        if parts := row["extra"].get("parts"):
-            heads = list(next(iter(parts.values())))
-            yield f"{row['name']}:\n"
-            yield line(["", *heads])
-            yield line(["---", *["---:"] * len(heads)])
-            yield from (line([name, *[show(took[head], "s") for head in heads]]) for name, took in parts.items())
-            yield ""
 
 
 def summary(results: Record) -> str:

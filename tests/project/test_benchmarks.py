@@ -92,14 +92,6 @@ def test_a_row_from_end_to_end(results: Path) -> None:
     assert (row["peer"], row["ratio"]) == (None, None)
 
 
-def test_the_report_is_made_of_the_json_alone(results: Path, figures: Any) -> None:
-    assert importlib.import_module("report").main([str(results)]) == 0
-    page = results.with_name("report.html").read_text()
-    assert page.count("<tr>") == len(json.loads(results.read_text())["rows"]) + 1, "a row each, and the heading"
-    assert "bytes fetched beyond the metadata" in page
-    assert "http" not in page.replace("http-equiv", ""), "nothing is loaded from elsewhere"
-
-
 def test_the_parts_that_ran_replace_those_of_the_same_name(figures: Any) -> None:
     def made(group: str, parts: list[str], value: int) -> dict[str, Any]:
         rows = [{"group": group, "part": part, "name": "a row", "ours": value} for part in parts]

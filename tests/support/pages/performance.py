@@ -1,4 +1,4 @@
-"""The page on performance and the README's table, with their plots, from the figures that ``make bench`` keeps.
+"""The page on performance with its plots, and the README's table, from the figures that ``make bench`` keeps.
 
 ``make docs`` writes them; ``test_guide.py`` holds that they are those of ``benchmarks/results.json``.
 """
@@ -124,7 +124,6 @@ def main() -> None:
             path.unlink()
     for name, (_, text) in drawn.items():
         (PICTURES / name).write_text(text, encoding="utf-8")
-    (PICTURES / "peers.svg").write_text(front.picture(results), encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
     README.write_text(readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
 
