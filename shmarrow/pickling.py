@@ -39,9 +39,9 @@ def passed_by_handle(cls: C) -> C:
 
 def _reduced(value: Any) -> Any:
     """Reduce a value to its handle if it has one, else to a copy; the door to what stands above all classes."""
-    import shmarrow
+    from shmarrow.interchange.handles import reduced
 
-    return shmarrow.interchange.handles.reduced(value)
+    return reduced(value)
 
 
 def packed(data: Bytes, protocol: int) -> PickleBuffer | bytes:

@@ -83,7 +83,7 @@ DOORS = {
     "columns.chunked": {"interchange.pandas"},
     "layout.array": {"interchange.pandas"},
     "layout.arguments": {"build"},
-    "pickling": {""},
+    "pickling": {"interchange.handles"},
     "scans.one_table": {"interchange.write", "scans.polars"},
     "tensor.convert": {"interchange.torch"},
     "tensor.dense": {"interchange.torch"},
@@ -92,7 +92,7 @@ DOORS = {
     "types.c_schema": {"types.c_pyarrow"},
     "types.schema": {"types.c_schema"},
 }
-"""What leads up: the files whose functions import a higher one, and what they import; the empty name is the package."""
+"""What leads up: the files whose functions import a higher one, and what they import."""
 
 MOST_DOORS = 15
 
