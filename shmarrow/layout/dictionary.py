@@ -221,6 +221,17 @@ class DictionaryArray(Array):
         data = np.concatenate(codes).astype(type.storage)
         return make_array(type, length, [None, frozen(data)], 0, 0, (), dictionary)
 
+    def _equal(self, other: Any, live: Mask | None) -> bool:
+        if self._dictionary_()._logical_nulls() is None and other._dictionary_()._logical_nulls() is None:
+            return super()._equal(other, live)
+        mine, theirs = self._with_all_nulls(), other._with_all_nulls()
+        return super(DictionaryArray, mine)._equal(theirs, live)
+
+    def _with_all_nulls(self) -> Any:
+        """The array with null indices where the value is null."""
+        missing = self._logical_nulls()
+        return self if missing is None else self.trim()._masked(~missing)
+
     def _same(self, other: Any, live: Mask | None) -> bool:
         dictionary = self._dictionary_()
         if dictionary is not other._dictionary and len(dictionary) > 2 * self._length:

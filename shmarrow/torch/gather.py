@@ -15,14 +15,101 @@ import numpy as np
 from shmarrow import bitmap
 from shmarrow.buffer import U1, DType, Indices, NDArray
 from shmarrow.layout.making import make_array, read_only
-from shmarrow.types import storage_of
+from shmarrow.types import ExtensionType, storage_of
 
 _FEW = 256
 """Bytes of a row up to which its places are computed, instead of copying it as a slice."""
 
 
+class Numbers:
+    """The rows of a column of numbers, or of lists of as many numbers, in many chunks.
+
+    Parameters
+    ----------
+    dtype : dtype
+        The numbers.
+    shape : tuple of int
+        The shape of a row, such as the sizes of the lists around the numbers.
+    chunk : callable
+        Returns the chunk of a number, an array without rows beyond it. Each is asked for once.
+    count : int
+        The number of chunks.
+
+    Notes
+    -----
+    Thread safety: may be shared; two threads may note the same chunk.
+    """
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], chunk: Callable[[int], Any], count: int) -> None:
+        self._dtype = dtype
+        self._shape = shape
+        self._width = dtype.itemsize * math.prod(shape)
+        self._chunk = chunk
+        self._chunks: dict[int, Any] = {}  # keeps their memory
+        self._starts = np.full(count, -1)  # address of the first row
+        self._nulls = np.zeros(count, bool)
+        self._view = self._starts, np.empty(0, U1), 1
+
+    def _note(self, number: int) -> None:
+        array = self._chunks[number] = self._chunk(number)
+        start, nulls = array._offset, array.null_count > 0
+        while array._children:
+            start, array = start * array._storage.type.list_size, array._children[0]
+            start, nulls = start + array._offset, nulls or array.null_count > 0
+        self._nulls[number] = nulls
+        address = array._buffers[1].__array_interface__["data"][0]
+        self._starts[number] = address + start * self._dtype.itemsize  # at last: another thread may look at it
+
+    def _spanned(self) -> tuple[Indices, NDArray, int]:
+        """Where the first row of each chunk is in an array over the memory of all, that array, and its items a row."""
+        starts = self._starts.copy()
+        known = starts >= 0
+        low = int(starts[known].min())
+        unit = math.gcd(self._width, int(np.gcd.reduce(starts[known] - low)))
+        ends = [starts[number] + len(chunk) * self._width for number, chunk in list(self._chunks.items())]
+        span = np.asarray(_Span(low, (int(max(ends)) - low) // unit, np.dtype(f"V{unit}")))
+        return np.where(known, (starts - low) // unit, -1), span, self._width // unit
+
+    def take(self, numbers: Indices, rows: Indices) -> NDArray | None:
+        """Return some rows of some chunks, shape (rows, *shape); None if one of these has nulls."""
+        first, span, items = self._view
+        begin = first[numbers]
+        if len(rows) and int(begin.min()) < 0:
+            for number in np.unique(numbers[begin < 0]).tolist():
+                self._note(number)
+            self._view = first, span, items = self._spanned()
+            begin = first[numbers]
+        if self._nulls[numbers].any():
+            return None
+        index = begin + rows * items
+        if items > 1 and self._width > _FEW:
+            address = span.__array_interface__["data"][0] + index * span.itemsize
+            values = _slices(address, address + self._width)
+        else:
+            if items > 1:
+                index = (index[:, None] + np.arange(items)).reshape(-1)
+            values = span.take(index)
+        found: NDArray = values.view(self._dtype).reshape(len(rows), *self._shape)
+        return found
+
+
+def numbers_of(type: Any) -> tuple[DType, tuple[int, ...]] | None:
+    """The dtype and the shape of a row for :class:`Numbers`; None for a type of something else."""
+    sizes: list[int] = []
+    shape = getattr(type, "shape", None)
+    if shape is not None and getattr(type, "permutation", None) is None:  # tensors of one shape
+        type = type.storage_type
+    while type.layout == "fixed_size_list" and not isinstance(type, ExtensionType):
+        sizes.append(type.list_size)
+        type = type.value_type
+    dtype = None if isinstance(type, ExtensionType) or type.layout != "primitive" else type.numpy_dtype
+    if dtype is None or dtype.kind not in "iuf" or not math.prod(sizes):
+        return None
+    return dtype, tuple(sizes if shape is None else shape)
+
+
 class Gather:
-    """The slots of a column, or of a child of it, in many chunks.
+    """The slots of a column of text, bytes, booleans or values with nulls in many chunks.
 
     Parameters
     ----------
@@ -47,9 +134,6 @@ class Gather:
         self._nulls = np.zeros(count, bool)
         self._addresses = np.zeros((3, count), np.int64)
         self._sizes = np.zeros(count, np.int64)
-        self._child: Gather | None = None
-        if self._storage.layout == "fixed_size_list":
-            self._child = Gather(self._storage.value_type, lambda number: self._chunks[number]._children[0], count)
 
     def _note(self, number: int) -> None:
         """Note where the buffers of a chunk are."""
@@ -62,7 +146,8 @@ class Gather:
 
     def take(self, numbers: Indices, rows: Indices) -> Any:
         """Return the slots of some rows of some chunks as one array; None where offsets are invalid."""
-        for number in np.unique(numbers[self._offsets[numbers] < 0]).tolist():
+        new = numbers[self._offsets[numbers] < 0]
+        for number in np.unique(new).tolist() if len(new) else ():
             self._note(number)
         at = self._offsets[numbers] + rows
         buffers: list[NDArray | None] = [None]
@@ -73,31 +158,17 @@ class Gather:
             null_count = len(valid) - int(np.count_nonzero(valid))
             buffers = [bitmap.pack(valid) if null_count else None]
         layout = self._storage.layout
-        children: list[Any] = []
         if layout == "bool":
             buffers.append(bitmap.pack(self._bits(1, numbers, at)))
         elif layout == "primitive":
             buffers.append(_read(self._addresses[1, numbers], at, self._storage.byte_width))
-        elif self._child is not None:
-            children = [self._child.take_blocks(numbers, at, self._storage.list_size)]
         else:
             texts = self._texts(numbers, at)
             if texts is None:
                 return None
             buffers += texts
         frozen = [None if data is None else read_only(data) for data in buffers]
-        return make_array(self._type, len(rows), frozen, null_count, 0, children)
-
-    def take_blocks(self, numbers: Indices, rows: Indices, size: int) -> Any:
-        """Return runs of ``size`` slots, whose numbers are ``rows``, as one array."""
-        for number in np.unique(numbers[self._offsets[numbers] < 0]).tolist():
-            self._note(number)
-        width = size * self._storage.byte_width if self._storage.layout == "primitive" else 0
-        if not width or self._nulls[numbers].any():
-            return self.take(np.repeat(numbers, size), (rows[:, None] * size + np.arange(size)).reshape(-1))
-        starts = self._addresses[1, numbers] + self._offsets[numbers] * self._storage.byte_width
-        values = read_only(_read(starts, rows, width))
-        return make_array(self._type, len(rows) * size, [None, values], 0)
+        return make_array(self._type, len(rows), frozen, null_count, 0)
 
     def _bits(self, buffer: int, numbers: Indices, at: Indices) -> NDArray:
         return (_read(self._addresses[buffer, numbers], at >> 3, 1) >> (at & 7).astype(U1) & 1).astype(bool)
@@ -119,8 +190,6 @@ class Gather:
 def is_gathered(type: Any) -> bool:
     """Whether columns of a type can be gathered by :class:`Gather`."""
     storage = storage_of(type)
-    if storage.layout == "fixed_size_list":
-        return is_gathered(storage.value_type)
     return storage.layout in ("bool", "binary", "large_binary") or bool(
         storage.layout == "primitive" and storage.byte_width
     )

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow.buffer import Indices
-from shmarrow.columns import ChunkedArray, Table, several
-from shmarrow.columns.table import table
+from shmarrow.columns.chunked import ChunkedArray
+from shmarrow.columns.names import several
+from shmarrow.columns.table import Table, table
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     CopyRequired,
@@ -36,7 +37,7 @@ from shmarrow.errors import (
 from shmarrow.interchange.handles import Handle
 from shmarrow.layout import nulls
 from shmarrow.scans.sources import find, open_fragment
-from shmarrow.torch.gather import Gather, is_gathered
+from shmarrow.torch.gather import Gather, Numbers, is_gathered, numbers_of
 from shmarrow.types import DataType
 from shmarrow.types.schema import difference
 
@@ -257,6 +258,13 @@ class TableRows:
             Gather(type, partial(_column, batches, i), len(batches)) if is_gathered(type) else None
             for i, type in enumerate(table.schema.types)
         ]
+        self._names = table.column_names
+        self._numbers = [
+            Numbers(*form, partial(_column, batches, i), len(batches))
+            if (form := numbers_of(type)) and self._forms[i] is _tensor
+            else None
+            for i, type in enumerate(table.schema.types)
+        ]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableRows, (self.table, self._options)
@@ -275,14 +283,20 @@ class TableRows:
         else:
             numbers = np.searchsorted(self._starts, rows, "right") - 1
             local = rows - self._starts[numbers]
-            columns = [None if gather is None else gather.take(numbers, local) for gather in self._gathers]
-            rest = [i for i, column in enumerate(columns) if column is None]
+            whole = [None if each is None else each.take(numbers, local) for each in self._numbers]
+            columns = [
+                None if values is not None or gather is None else gather.take(numbers, local)
+                for values, gather in zip(whole, self._gathers, strict=True)
+            ]
+            rest = [i for i, column in enumerate(columns) if column is None and whole[i] is None]
             for i, column in zip(rest, table.select(rest).take(rows).columns if rest else (), strict=True):
                 columns[i] = column
-        return {
-            name: form(column, name)
-            for name, column, form in zip(table.column_names, columns, self._forms, strict=True)
-        }
+            from_numpy = optional("torch").from_numpy
+            return {
+                name: form(column, name) if values is None else from_numpy(values)
+                for name, values, column, form in zip(self._names, whole, columns, self._forms, strict=True)
+            }
+        return {name: form(column, name) for name, column, form in zip(self._names, columns, self._forms, strict=True)}
 
 
 def _values(column: Any, _: str) -> list[Any]:

@@ -105,6 +105,31 @@ def test_what_null_slots_hold_does_not_matter(name: str) -> None:
     assert left.equals(sa.array([first, None, third] * 5, type))
 
 
+@pytest.mark.parametrize("value_type", [sa.string(), sa.int64(), sa.struct({"a": sa.int8()})], ids=str)
+def test_a_null_in_a_dictionary_is_a_null_index(value_type: Any) -> None:
+    """As ``is_null``, ``to_pylist`` and ``diff`` have it."""
+    one = {"a": 1} if value_type == sa.struct({"a": sa.int8()}) else "1" if value_type == sa.string() else 1
+    values = sa.array([one, None], value_type)
+    forms = [
+        sa.DictionaryArray.from_arrays([0, 1, 0, 1], values),
+        sa.DictionaryArray.from_arrays([0, None, 0, 1], values),
+        sa.DictionaryArray.from_arrays([0, None, 0, None], values.slice(0, 1)),
+        sa.DictionaryArray.from_arrays([0, 0, 1, 0, 1], values).slice(1),
+    ]
+    other = sa.DictionaryArray.from_arrays([0, 1, 0, 0], values)
+    for left in forms:
+        for right in forms:
+            assert left.equals(right)
+            assert sa.chunked_array([left]).equals(sa.chunked_array([right.slice(0, 1), right.slice(1)]))
+            assert sa.table({"x": left}) == sa.table({"x": right})
+            lists = [sa.ListArray.from_arrays([0, 2, 4], each) for each in (left, right)]
+            assert lists[0].equals(lists[1])
+            structs = [sa.StructArray.from_arrays([each], ["d"]) for each in (left, right)]
+            assert structs[0].equals(structs[1])
+        assert not left.equals(other)
+        assert not other.equals(left)
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_the_same_under_a_struct_a_union_and_runs(name: str) -> None:
     type, (first, second, third) = TYPES[name]
