@@ -2,7 +2,7 @@
 
 ``[("x", ">", 1), ("y", "in", ["a", "b"])]`` keeps the rows that fulfil all conditions; a list of such lists keeps those
 that fulfil all of any list. The operators are ``=`` or ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in`` and
-``not in``.
+``not in``, with a value; ``("x", "is null")`` and ``("x", "is not null")`` ask for nulls, of columns of any type.
 
 Invariants:
 
@@ -21,12 +21,17 @@ import numpy as np
 from shmarrow.buffer import Mask
 from shmarrow.build import array
 from shmarrow.columns import several
-from shmarrow.errors import InvalidArgument, InvalidType, at, shown
+from shmarrow.errors import InvalidArgument, InvalidType, ShmarrowError, at, shown
 from shmarrow.layout import Array
-from shmarrow.layout.order import OPERATORS, compare, is_in, ordered_type
-from shmarrow.types import Schema
+from shmarrow.layout.order import OPERATORS, compare, is_in, ordered_type, plain_type
+from shmarrow.types import DataType, Schema
 
 _MEMBERSHIP = ("in", "not in")
+_NULLS = ("is null", "is not null")
+_ALTERNATIVES = 64
+"""Alternatives of a filter that is made of others, beyond which it says nothing."""
+_EXACT = 1 << 53
+"""All integers below are the same number as a 64-bit float."""
 
 
 class Condition(NamedTuple):
@@ -39,12 +44,12 @@ class Condition(NamedTuple):
     op : str
         The operator, ``"="`` for ``"=="``.
     values : Array
-        The value, or the values of ``in`` and ``not in``, in the type of the column's values.
+        The value, or the values of ``in`` and ``not in``, in the type of the column's values; none for null tests.
     """
 
     column: int
     op: str
-    values: Array
+    values: Any = None
 
 
 Filter: TypeAlias = tuple[tuple[Condition, ...], ...]
@@ -60,8 +65,8 @@ class Bounds(NamedTuple):
         Bounds of the values of each part, without NaN; null where unknown.
     empty : bool ndarray
         Whether a part has no values but nulls.
-    nan : bool ndarray
-        Whether a part has NaN.
+    nulls, nan : bool ndarray
+        Whether a part has nulls, or NaN.
     exact : bool
         Whether all values of a part equal both bounds.
     """
@@ -69,6 +74,7 @@ class Bounds(NamedTuple):
     least: Array
     greatest: Array
     empty: Mask
+    nulls: Mask
     nan: Mask
     exact: bool = False
 
@@ -98,20 +104,24 @@ def _conjunction(items: Iterable[Any], schema: Schema) -> tuple[Condition, ...]:
 
 
 def _condition(item: Any, schema: Schema) -> Condition:
+    if isinstance(item, tuple) and len(item) == 2 and item[1] in _NULLS:
+        return Condition(schema.index_of(item[0]), item[1])
     if not isinstance(item, tuple) or len(item) != 3:
-        form = "[('x', '>', 1), ('y', 'in', ['a', 'b'])]"
+        form = "[('x', '>', 1), ('y', 'in', ['a', 'b']), ('z', 'is null')]"
         raise InvalidArgument(f"expected filters like {form}, or a list of such lists, found {shown(item)}")
     name, op, value = item
     op = "=" if op == "==" else op
     if op not in OPERATORS and op not in _MEMBERSHIP:
-        raise InvalidArgument(f"expected one of {', '.join([*OPERATORS, *_MEMBERSHIP])}, found {shown(op)}")
+        raise InvalidArgument(f"expected one of {', '.join([*OPERATORS, *_MEMBERSHIP, *_NULLS])}, found {shown(op)}")
     column = schema.index_of(name)
     field = schema.field(column)
     with at("a filter on column", field.name):
         values = _listed(value, op) if op in _MEMBERSHIP else [value]
         converted = array(values, ordered_type(field.type))
         if converted.null_count:  # None, NaT, pandas' NA
-            raise InvalidArgument(f"a null matches nothing, so it cannot be asked for, found {shown(value)}")
+            raise InvalidArgument(
+                f"a null matches nothing, found {shown(value)}", hint=f"({name!r}, 'is null') asks for it"
+            )
         return Condition(column, op, converted)
 
 
@@ -145,6 +155,10 @@ def matching(filters: Iterable[Filter], column: Callable[[int], Array], num_rows
 
 
 def _matches(values: Array, condition: Condition) -> Mask:
+    if condition.op in _NULLS:
+        nulls = values._logical_nulls()
+        nulls = np.zeros(len(values), np.bool_) if nulls is None else nulls
+        return nulls if condition.op == "is null" else ~nulls
     if condition.op == "in":
         return is_in(values, condition.values)
     if condition.op == "not in":
@@ -177,13 +191,17 @@ def possible(filters: Iterable[Filter], bounds: Callable[[int], Bounds | None], 
 
     def ask(condition: Condition) -> Mask:
         known = bounds(condition.column)
-        return np.ones(count, np.bool_) if known is None else _possible(known, condition) & ~known.empty
+        if known is None:
+            return np.ones(count, np.bool_)
+        return known.nulls if condition.op == "is null" else _possible(known, condition) & ~known.empty
 
     return _all_of(filters, ask, count)
 
 
 def _possible(known: Bounds, condition: Condition) -> Mask:
     op, values = condition.op, condition.values
+    if op == "is not null":
+        return ~known.empty
     if op in ("<", "<="):
         return _may(known.least, op, values)
     if op in (">", ">="):
@@ -204,3 +222,44 @@ def _may(bounds: Array, op: str, value: Array) -> Mask:
     missing = bounds._logical_nulls()
     found = compare(bounds, op, value)
     return found if missing is None else found | missing
+
+
+# --- what other libraries ask for ---------------------------------------------------------------------------------
+
+
+def both(one: Filter | None, other: Filter | None) -> Filter | None:
+    """What fulfils two filters, of which None says nothing."""
+    if one is None or other is None or len(one) * len(other) > _ALTERNATIVES:
+        return other if one is None else one
+    return tuple([(*some, *more) for some in one for more in other])
+
+
+def either(one: Filter | None, other: Filter | None) -> Filter | None:
+    """What fulfils one of two filters, of which None says nothing."""
+    return None if one is None or other is None or len(one) + len(other) > _ALTERNATIVES else one + other
+
+
+def comparable(values: Array, type: DataType) -> Array | None:
+    """Values in the type in which those of a column are compared; None if that might not be what a library compares.
+
+    Whichever of the two types a library converts to the other, or both to a third, the comparison must be the same.
+    """
+    given, plain = plain_type(values.type), plain_type(type)
+    kinds = {kind.descriptor.values for kind in (given, plain)}
+    if kinds == {"integer", "float"}:
+        numbers = values.cast(given).to_numpy(zero_copy_only=False)
+        safe = bool(np.all(np.abs(numbers.astype(np.float64)) < _EXACT))
+    else:
+        safe = len(kinds) == 1 or kinds == {"date", "timestamp"} or kinds == {"integer", "decimal"}
+        zones = [getattr(kind, "tz", None) is None for kind in (given, plain)]
+        texts = [getattr(kind, "text", False) for kind in (given, plain)]
+        safe = safe and len(set(zones)) == len(set(texts)) == 1
+    if not safe:
+        return None
+    try:
+        cast = values.cast(plain)
+        ordered = cast.cast(ordered_type(type))
+        exact = cast.cast(given).equals(values.cast(given))
+    except ShmarrowError:
+        return None
+    return ordered if exact and not ordered.null_count else None

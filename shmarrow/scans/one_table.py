@@ -52,6 +52,7 @@ from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow.dataset as ds
 
     from shmarrow.interchange.write import Written
 
@@ -83,7 +84,8 @@ def scan(
         The columns to read, in this order; by default all.
     filters : list of (column, operator, value), or list of such lists, optional
         The rows to read, as for pyarrow's Parquet: those that fulfil all conditions, or all of any list. The operators
-        are ``=`` or ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``not in``. A null matches nothing.
+        are ``=`` or ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``not in``. A null matches nothing, but
+        ``(column, "is null")``; there is ``(column, "is not null")``, too.
     schema : Schema, optional
         The columns of the result, by default those of the first source, and of its directories. A column that a source
         lacks is null, one that the schema lacks is left out; a column of another type is cast.
@@ -284,6 +286,21 @@ class Scan(Hinted):
 
         return lazy_frame(self)
 
+    def to_dataset(self) -> ds.Dataset:
+        """Return a dataset of pyarrow: DuckDB, DataFusion and others read the columns that a query needs.
+
+        Comparisons of its filters with literals, and null tests, skip sources by their directories, and batches by
+        their statistics; pyarrow applies filters to the rows.
+
+        Raises
+        ------
+        MissingExtra
+            If pyarrow is not installed.
+        """
+        from shmarrow.scans.dataset import dataset_of
+
+        return dataset_of(self)
+
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None, **unknown: object) -> PyCapsule:
         """Export all rows as a PyCapsule ``arrow_array_stream``, any number of times, each batch when it is read.
 
@@ -393,11 +410,11 @@ class Scan(Hinted):
             field = self._full.field(column)
             if field.name not in statistics.schema:
                 return None
-            _, least, greatest, *nan = statistics.column(field.name).flatten()
+            nulls, least, greatest, *nan = statistics.column(field.name).flatten()
             if least.type != plain_type(field.type):
                 return None
             no = np.zeros(statistics.num_rows, np.bool_)
-            return Bounds(least, greatest, no, nan[0].values if nan else no)
+            return Bounds(least, greatest, no, nulls.values > 0, nan[0].values if nan else no)
 
         kept: Iterable[int] = np.flatnonzero(possible(filters, bounds, statistics.num_rows)).tolist()
         return kept
@@ -565,7 +582,8 @@ def _unpickled(state: dict[str, Any]) -> Scan:
 
 def _exactly(values: Any) -> Bounds:
     """The bounds of parts that have one value each."""
-    return Bounds(values, values, values.is_null().values, np.zeros(len(values), np.bool_), exact=True)
+    nulls, no = values.is_null().values, np.zeros(len(values), np.bool_)
+    return Bounds(values, values, nulls, nulls, no, exact=True)
 
 
 def _each(reader: Any, numbers: Iterable[int]) -> Iterator[RecordBatch]:

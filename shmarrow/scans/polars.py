@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,7 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import ShmarrowError, optional
 from shmarrow.layout.c_stream import export_all
-from shmarrow.layout.order import ordered_type, plain_type
-from shmarrow.scans.filters import Condition, Filter
+from shmarrow.scans.filters import Condition, Filter, both, comparable, either
 from shmarrow.types import DictionaryType, FloatType, Schema, float64
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ _OPERATORS = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtE
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ROWS = 1 << 20
 """Rows of a frame that is handed to Polars, as far as batches allow it: each costs some milliseconds."""
-_ALTERNATIVES = 64
-"""Alternatives of a filter, beyond which a predicate tells nothing."""
 
 
 def lazy_frame(scan: Scan) -> pl.LazyFrame:
@@ -53,7 +50,7 @@ def lazy_frame(scan: Scan) -> pl.LazyFrame:
             tree = json.loads(predicate.meta.serialize(format="json"))
             part = part._skipping(_filter(tree, scan._full) or ())
         left = n_rows
-        for batches in _together(part, _ROWS if n_rows is None else min(n_rows, _ROWS)):
+        for batches in together(part, _ROWS if n_rows is None else min(n_rows, _ROWS)):
             frame = polars.DataFrame(_Frame(part.schema, batches))
             if left is not None:
                 frame = frame.head(left)
@@ -76,16 +73,18 @@ class _Frame:
         return export_all(self.schema, self.batches)
 
 
-def _together(batches: Any, rows: int) -> Iterator[list[RecordBatch]]:
-    """Batches that make one frame, of at least so many rows as long as there are more."""
-    together: list[RecordBatch] = []
+def together(batches: Iterable[RecordBatch], rows: int) -> Iterator[list[RecordBatch]]:
+    """Batches that another library reads at once, of at least so many rows as long as there are more."""
+    some: list[RecordBatch] = []
+    count = 0
     for batch in batches:
-        together.append(batch)
-        if sum([each.num_rows for each in together]) >= rows:
-            yield together
-            together = []
-    if together:
-        yield together
+        some.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some
 
 
 # --- predicates ---------------------------------------------------------------------------------------------------
@@ -103,15 +102,9 @@ def _filter(tree: Any, schema: Schema) -> Filter | None:
     """
     match tree:
         case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
-            one, other = _filter(left, schema), _filter(right, schema)
-            if one is None or other is None or len(one) * len(other) > _ALTERNATIVES:
-                return one or other
-            return tuple([(*some, *more) for some in one for more in other])
+            return both(_filter(left, schema), _filter(right, schema))
         case {"BinaryExpr": {"left": left, "op": "Or" | "LogicalOr", "right": right}}:
-            one, other = _filter(left, schema), _filter(right, schema)
-            if one is None or other is None or len(one) + len(other) > _ALTERNATIVES:
-                return None
-            return one + other
+            return either(_filter(left, schema), _filter(right, schema))
         case {"BinaryExpr": {"left": {"Column": name}, "op": op, "right": literal}} if op in _OPERATORS:
             return _comparison(name, _OPERATORS[op], literal, schema)
         case {"BinaryExpr": {"left": literal, "op": op, "right": {"Column": name}}} if op in _OPERATORS:
@@ -140,9 +133,10 @@ def _comparison(name: str, op: str, literal: Any, schema: Schema) -> Filter | No
     try:
         values = pl.select(pl.Expr.deserialize(io.StringIO(json.dumps(literal)), format="json")).to_series()
         values = values.explode() if values.dtype == pl.List else values
-        made: Any = array(values.drop_nulls())
-        made = made.cast(plain_type(type)).cast(ordered_type(type))
+        made: Any = comparable(array(values.drop_nulls()), type)
     except (ShmarrowError, pl.exceptions.PolarsError):
+        return None
+    if made is None:
         return None
     is_float = isinstance(made.type, FloatType)
     if (not len(made) and op != "in") or (is_float and np.isnan(made.values).any()):
