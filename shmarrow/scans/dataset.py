@@ -26,15 +26,13 @@ from shmarrow.ipc.file.footer import footer_bytes
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.layout import Array
 from shmarrow.memory import Source
-from shmarrow.scans.filters import Condition, Filter, both, comparable, either
-from shmarrow.scans.polars import together
+from shmarrow.scans.filters import Condition, Filter, both, comparable, either, together
 from shmarrow.types import FloatType, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    from shmarrow.scans.one_table import Scan
 
 _OPERATORS = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _ROWS = 1 << 17
@@ -42,7 +40,7 @@ _ROWS = 1 << 17
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def dataset_of(scan: Scan) -> ds.Dataset:
+def dataset_of(scan: Any) -> ds.Dataset:
     """Make a dataset over a scan; see :meth:`Scan.to_dataset`."""
     optional("pyarrow.dataset")
     return _dataset_class()(scan)
@@ -61,7 +59,7 @@ def _dataset_class() -> Any:
         exist, whose name says what to do.
         """
 
-        def __init__(self, scan: Scan, filter: Any = None) -> None:
+        def __init__(self, scan: Any, filter: Any = None) -> None:
             form, files = ds.IpcFileFormat(), LocalFileSystem()
             no_file = form.make_fragment("(a scan of shmarrow, which only Python can read: use scanner())", files)
             super().__init__([no_file], scan.schema.to_pyarrow(), form, files)
@@ -146,7 +144,7 @@ def _dataset_class() -> Any:
     return ScanDataset
 
 
-def _unpickled(scan: Scan, filter: Any) -> Any:
+def _unpickled(scan: Any, filter: Any) -> Any:
     return _dataset_class()(scan, filter)
 
 
@@ -157,7 +155,7 @@ class ScanScanner:
     a process that ends while one of these is in Python.
     """
 
-    def __init__(self, scan: Scan, columns: Any, filter: Any, batch_size: int | None, use_threads: bool) -> None:
+    def __init__(self, scan: Any, columns: Any, filter: Any, batch_size: int | None, use_threads: bool) -> None:
         self._part = _skipping(scan, filter)
         self._columns, self._filter = columns, filter
         self._batch_size, self._use_threads = batch_size, use_threads
@@ -223,7 +221,7 @@ class ScanScanner:
         return sum([batch.num_rows for batch in self.to_batches()])
 
 
-def _skipping(scan: Scan, filter: Any) -> Scan:
+def _skipping(scan: Any, filter: Any) -> Any:
     expression = None if filter is None else _parsed(filter)
     return scan if expression is None else scan._skipping(_filter(expression, scan._full) or ())
 

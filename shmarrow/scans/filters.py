@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -263,3 +263,17 @@ def comparable(values: Array, type: DataType) -> Array | None:
     except ShmarrowError:
         return None
     return ordered if exact and not ordered.null_count else None
+
+
+def together(batches: Iterable[Any], rows: int) -> Iterator[list[Any]]:
+    """Batches that another library reads at once, of at least so many rows as long as there are more."""
+    some: list[Any] = []
+    count = 0
+    for batch in batches:
+        some.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some

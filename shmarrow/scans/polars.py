@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import ShmarrowError, optional
 from shmarrow.layout.c_stream import export_all
-from shmarrow.scans.filters import Condition, Filter, both, comparable, either
+from shmarrow.scans.filters import Condition, Filter, both, comparable, either, together
 from shmarrow.types import DictionaryType, FloatType, Schema, float64
 
 if TYPE_CHECKING:
@@ -71,20 +71,6 @@ class _Frame:
 
     def __arrow_c_stream__(self, requested_schema: PyCapsule | None = None) -> PyCapsule:
         return export_all(self.schema, self.batches)
-
-
-def together(batches: Iterable[RecordBatch], rows: int) -> Iterator[list[RecordBatch]]:
-    """Batches that another library reads at once, of at least so many rows as long as there are more."""
-    some: list[RecordBatch] = []
-    count = 0
-    for batch in batches:
-        some.append(batch)
-        count += batch.num_rows
-        if count >= rows:
-            yield some
-            some, count = [], 0
-    if some:
-        yield some
 
 
 # --- predicates ---------------------------------------------------------------------------------------------------
