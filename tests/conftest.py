@@ -60,7 +60,7 @@ _SESSIONS = {
     ),
     "Spark Connect": (
         "test_spark_faults.py", "test_spark_lookup.py", "test_spark_share.py", "test_spark_frame.py",
-        "test_spark_connect.py", "test_spark_session.py", "test_spark_snapshot.py",
+        "test_spark_connect.py", "test_spark_session.py", "test_spark_snapshot.py", "test_spark_files.py",
     ),
 }  # fmt: skip
 """Files that share a session of Spark: they run in one process, so that one Java process is started for all of them.

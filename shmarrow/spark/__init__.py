@@ -15,20 +15,25 @@ from typing import TYPE_CHECKING
 from shmarrow.lazy import lazy
 
 if TYPE_CHECKING:
+    from shmarrow.spark.file_set import FileSet, files
     from shmarrow.spark.frame import SharedFrame
     from shmarrow.spark.handle import PartitionHandle
     from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
     from shmarrow.spark.host_once import Once, once
     from shmarrow.spark.joining import lookup
+    from shmarrow.spark.key_index import FrameIndex
     from shmarrow.spark.sharing import attached, share, share_table
 
 __all__ = [
+    "FileSet",
+    "FrameIndex",
     "HostBroadcast",
     "Once",
     "PartitionHandle",
     "SharedFrame",
     "attached",
     "broadcast",
+    "files",
     "lookup",
     "once",
     "share",
@@ -39,11 +44,13 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
         __name__,
         {
+            ".file_set": "FileSet files",
             ".frame": "SharedFrame",
             ".handle": "PartitionHandle",
             ".host_broadcast": "HostBroadcast broadcast",
             ".host_once": "Once once",
             ".joining": "lookup",
+            ".key_index": "FrameIndex",
             ".sharing": "attached share share_table",
         },
     )

@@ -91,7 +91,8 @@ class AppStore(NamedTuple):
                 f"the store {self.where!r} of another process is not visible in this one: use it on that process's "
                 "host, as its user, or in a Python worker of Spark",
             )
-        return executor_store(self._elsewhere())
+        there = executor_store(self._elsewhere())
+        return there if self.owner else there._replace(owner=0)
 
     def store(self) -> Store:
         """Return the store of :meth:`here`, in which this process puts objects."""

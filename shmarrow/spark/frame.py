@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,9 +23,10 @@ from shmarrow.errors import (
     full_name,
     shown,
 )
+from shmarrow.habits import Hinted
 from shmarrow.memory import host_name
-from shmarrow.spark.app_store import AppStore, driver_store
-from shmarrow.spark.handle import PartitionHandle, frame_name, remove_here
+from shmarrow.spark.app_store import AppStore
+from shmarrow.spark.handle import PartitionHandle, remove_here
 from shmarrow.types import Schema
 from shmarrow.types.arguments import as_int
 
@@ -31,10 +34,123 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from shmarrow.spark.key_index import FrameIndex
+    from shmarrow.spark.publishing import Published, Target
     from shmarrow.spark.results import SparkCaster
 
 
-class SharedFrame:
+class Partitioned(Hinted, ABC):
+    """Partitions that tasks read in Python, without the JVM: those of a shared frame, or of files.
+
+    Attributes
+    ----------
+    schema : Schema
+        The schema of all partitions.
+    spark_schema : str or None
+        Their schema in Spark's JSON format, if it was a DataFrame's.
+    """
+
+    schema: Schema
+    spark_schema: str | None = None
+    _spark: SparkSession | None = None
+    _pid: int
+    """The process that made it."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Number of rows in all partitions."""
+
+    @abstractmethod
+    def _run(self, spark: SparkSession, task: Callable[..., Any], struct: StructType, *beside: Self) -> DataFrame:
+        """Return the rows that a task of :mod:`shmarrow.spark.mapping` makes of the partitions, and others beside."""
+
+    def _session(self, spark: SparkSession | None, first: object, call: str) -> SparkSession:
+        """Return the session of a call, by default the one that made this object, or else the active one."""
+        from shmarrow.spark.jobs import session_for
+
+        return session_for(spark, f"{self._kind}.{call}", first, self._own_session)
+
+    @property
+    def _own_session(self) -> SparkSession | None:
+        """The session that made it; not in a forked child."""
+        return self._spark if self._pid == os.getpid() else None
+
+    def map(
+        self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None
+    ) -> DataFrame:
+        """Run a function on each partition in a Spark job; see :meth:`SharedFrame.map`."""
+        return self._mapped(function, schema, spark)
+
+    def _mapped(
+        self, function: Callable[..., Any], schema: str | StructType, spark: SparkSession | None, *beside: Self
+    ) -> DataFrame:
+        from shmarrow.spark.mapping import mapped
+
+        session = self._session(spark, function, "map(function, schema)")
+        struct, caster = _declared(session, function, schema)
+        return self._run(session, partial(mapped, function, caster), struct, *beside)
+
+    def to_df(self, columns: Iterable[int | str] | None = None, spark: SparkSession | None = None) -> DataFrame:
+        """Return rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
+
+        Workers send the rows to Spark whenever the DataFrame is computed. If the frame has no Spark schema, its columns
+        get the types that ``for_consumer("spark")`` chooses.
+
+        Parameters
+        ----------
+        columns : iterable of int or str, optional
+            Positions or names of the columns, by default all. Others are not sent, while a ``select`` afterwards sends
+            them all.
+        spark : SparkSession, optional
+            As for :meth:`map`.
+
+        Raises
+        ------
+        FieldNotFound
+            If there is no such column.
+        InvalidType
+            If Spark does not accept a type from Python: CalendarInterval, and nested year-month intervals.
+        Unsupported
+            If Spark has no type for a column.
+        """
+        from pyspark.sql.types import StructField, StructType
+
+        from shmarrow.columns import several
+        from shmarrow.spark._pyspark import arrow_schema
+        from shmarrow.spark.mapping import mapped, selected
+        from shmarrow.spark.results import SparkCaster
+
+        session = self._session(spark, columns, "to_df(columns)")
+        chosen = range(len(self.schema)) if columns is None else several(columns, "positions and names")
+        indices = [self.schema.index_of(key) for key in chosen]
+        every = self.struct_of(indices).fields
+        if not indices:
+            return session.range(self.num_rows).select()
+        arrow_schema(StructType(every))  # its errors have the right names
+        names = [f"c{i}" for i in range(len(indices))]  # Spark does not support duplicate names here
+        plain = StructType(
+            [
+                StructField(name, each.dataType, each.nullable, each.metadata)
+                for name, each in zip(names, every, strict=True)
+            ]
+        )
+        task = partial(mapped, partial(selected, indices, names), SparkCaster(plain))
+        return self._run(session, task, plain).toDF(*[field.name for field in every])
+
+    def struct_of(self, indices: Sequence[int]) -> StructType:
+        """Return the Spark schema of columns: that of the shared DataFrame, or what their Arrow types become."""
+        from pyspark.sql.types import StructType
+
+        from shmarrow.spark.types import spark_struct
+
+        if self.spark_schema is None:
+            return spark_struct(Schema([self.schema.field(i) for i in indices]))
+        fields = StructType.fromJson(json.loads(self.spark_schema)).fields
+        return StructType([fields[i] for i in indices])
+
+
+class SharedFrame(Partitioned):
     """A shared DataFrame: the handles of its partitions; returned by :func:`share`.
 
     As a context manager it destroys its objects on exit, but not in a forked child. It can be pickled, and attached
@@ -52,7 +168,13 @@ class SharedFrame:
         Handles of the partitions that have rows, in order.
     spark_schema : str or None
         Schema of the shared DataFrame in Spark's JSON format; None if a function produced the rows.
+    num_partitions : int
+        Number of partitions, with those that have no rows.
+    until : float or None
+        When its objects expire, in seconds since 1970; None if they end with their owners.
     """
+
+    _kind = "frame"
 
     def __init__(
         self,
@@ -61,6 +183,11 @@ class SharedFrame:
         schema: Schema,
         handles: Iterable[PartitionHandle],
         spark_schema: str | None = None,
+        num_partitions: int | None = None,
+        until: float | None = None,
+        *,
+        spark: SparkSession | None = None,
+        rows: DataFrame | None = None,
     ) -> None:
         if not (isinstance(name, str) and re.fullmatch("frame-[0-9a-f]{16}", name)):
             raise InvalidArgument(f"the name of a frame is frame-, then 16 hexadecimal digits, found {shown(name)}")
@@ -69,39 +196,35 @@ class SharedFrame:
         self.schema = schema
         self.handles = tuple(sorted(handles, key=lambda handle: handle.partition))
         self.spark_schema = spark_schema
+        self.num_partitions = len(self.handles) if num_partitions is None else num_partitions
+        self.until = until
         self._pid = os.getpid()
-        self._spark: SparkSession | None = None
-        self._rows: DataFrame | None = None
+        self._spark = spark
+        self._rows = rows
+        """The handles as Spark keeps them where the partitions are."""
         self._ends: dict[object, Callable[[], object]] = {}
 
-    def kept(
-        self,
-        spark: SparkSession | None = None,
-        rows: DataFrame | None = None,
-        end: Callable[[], object] | None = None,
-        key: object = None,
-    ) -> Self:
-        """Keep, in this process, what the frame has beside its handles; return the frame.
+    @classmethod
+    def of(
+        cls, made: Published, target: Target, spark_schema: str | None = None, num_partitions: int | None = None
+    ) -> SharedFrame:
+        """Return the frame that a job has published; by default, it has as many partitions as the job had rows."""
+        count = made.num_partitions if num_partitions is None else num_partitions
+        store, name, until = target
+        frame = cls(
+            store, name, made.schema, made.handles, spark_schema, count, until, spark=made.spark, rows=made.rows
+        )
+        frame._on_destroy(made.end)
+        return frame
 
-        Parameters
-        ----------
-        spark : SparkSession, optional
-            The session that made it.
-        rows : DataFrame, optional
-            The handles as Spark keeps them where the partitions are.
-        end : callable, optional
-            Called when the frame is destroyed in this process.
-        key : object, optional
-            What ``end`` is for, if it may be passed several times and is called once.
-        """
-        if spark is not None:
-            self._spark, self._rows = spark, rows
+    def _on_destroy(self, end: Callable[[], object] | None, key: object = None) -> None:
+        """Call a function when the frame is destroyed in this process; once for each key."""
         if end is not None:
             self._ends[key or end] = end
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SharedFrame, (self.store, self.name, self.schema, self.handles, self.spark_schema)
+        state = self.store, self.name, self.schema, self.handles, self.spark_schema, self.num_partitions, self.until
+        return SharedFrame, state
 
     @property
     def num_rows(self) -> int:
@@ -190,15 +313,20 @@ class SharedFrame:
         return SharedFrame(self.store, self.name, self.schema, mine).read_rows(0, least)
 
     def map(
-        self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None
+        self,
+        function: Callable[..., Any],
+        schema: str | StructType,
+        spark: SparkSession | None = None,
+        *,
+        beside: SharedFrame | None = None,
     ) -> DataFrame:
         """Run a function on each partition in a Spark job whose workers attach to the shared memory.
 
         Parameters
         ----------
         function : callable
-            Called with a :class:`Table` over the shared memory. Returns a dict of columns, a pandas DataFrame,
-            any table or batch with an Arrow stream, such as those of shmarrow, pyarrow and polars; or several of these,
+            Called with a :class:`Table` over the shared memory. Returns a dict of columns, a pandas DataFrame, or any
+            table or batch with an Arrow stream, such as those of shmarrow, pyarrow and polars; or several of these,
             as a list or by yielding them.
         schema : str or StructType
             Names and Spark types of the returned columns, such as ``"city string, trips long"``. Columns are matched by
@@ -206,6 +334,10 @@ class SharedFrame:
         spark : SparkSession, optional
             A session, classic or Spark Connect, whose workers run on the hosts of the objects; by default the session
             that made the frame, or else the active one.
+        beside : SharedFrame, optional
+            A frame with equally many partitions, made of a DataFrame that was partitioned by the same key, as by
+            ``df.repartition(n, "key")``: the function is called with partition ``i`` of both, so it joins them without
+            a shuffle. On a cluster, both have to be on the same host.
 
         Returns
         -------
@@ -216,7 +348,7 @@ class SharedFrame:
         Raises
         ------
         InvalidArgument
-            If Spark cannot parse the schema.
+            If Spark cannot parse the schema, or ``beside`` has another number of partitions.
         InvalidType
             If an argument has another type, or Spark does not accept columns of one of these types from Python.
 
@@ -234,11 +366,16 @@ class SharedFrame:
         In another session than that of :func:`share`, or with a frame that was unpickled, tasks run anywhere, so all
         workers must see the store.
         """
-        from shmarrow.spark.mapping import mapped
-
-        session = self._session(spark, function, "frame.map(function, schema)")
-        struct, caster = _declared(session, function, schema)
-        return self._run(session, partial(mapped, function, caster), struct)
+        if beside is None:
+            return self._mapped(function, schema, spark)
+        if not isinstance(beside, SharedFrame):
+            raise InvalidType(f"beside: expected a shared frame, found {full_name(beside)}")
+        if beside.num_partitions != self.num_partitions:
+            raise InvalidArgument(
+                f"beside: it has {beside.num_partitions} partitions, expected {self.num_partitions} as this frame",
+                hint='share both with df.repartition(n, "key")',
+            )
+        return self._mapped(function, schema, spark, beside)
 
     def with_columns(
         self, function: Callable[[Table], Any], schema: str | StructType, spark: SparkSession | None = None
@@ -271,74 +408,50 @@ class SharedFrame:
             If the job failed, for example because the function returned another number of rows.
         """
         from shmarrow.spark.mapping import extended, joined
-        from shmarrow.spark.publishing import handle_column, published
+        from shmarrow.spark.publishing import Target, handle_column, published
 
-        session = self._session(spark, function, "frame.with_columns(function, schema)")
+        session = self._session(spark, function, "with_columns(function, schema)")
         struct, caster = _declared(session, function, schema)
-        store, name = driver_store(self.store.where), frame_name()
-        rows = self._run(session, partial(extended, store, name, function, caster), handle_column())
+        target = Target.new(self.store.where)
+        rows = self._run(session, partial(extended, target, function, caster), handle_column())
         empty = Table(caster.target, [])
-        made = published(rows, store, name, lambda: joined(Table(self.schema, []), empty).schema)
-        frame = SharedFrame(store, name, made.schema, made.handles, self._spark_schema_with(struct))
-        return frame.kept(session, made.rows, made.end)
+        whole = partial(joined, Table(self.schema, []), empty)
+        made = published(rows, target, lambda: whole().schema)
+        return SharedFrame.of(made, target, self._spark_schema_with(struct), self.num_partitions)
 
-    def to_df(self, columns: Iterable[int | str] | None = None, spark: SparkSession | None = None) -> DataFrame:
-        """Return rows as a Spark DataFrame, with the schema of the shared DataFrame, if any.
-
-        Workers send the rows to Spark whenever the DataFrame is computed. If the frame has no Spark schema, its columns
-        get the types that ``for_consumer("spark")`` chooses.
+    def index(self, on: str | Iterable[str]) -> FrameIndex:
+        """Return an index of the rows by a key, for look-ups inside functions; made once per host, in shared memory.
 
         Parameters
         ----------
-        columns : iterable of int or str, optional
-            Positions or names of the columns, by default all. Others are not sent, while a ``select`` afterwards sends
-            them all.
-        spark : SparkSession, optional
-            As for :meth:`map`.
+        on : str or iterable of str
+            The columns of the key: integers, text, binary, booleans, dates, times or decimals. A null is no key.
+
+        Returns
+        -------
+        FrameIndex
+            Has ``take(keys)``, the rows of keys, and ``find(keys)``, their numbers. It is small, and can be used in any
+            function of any Python process that sees the frame; it exists as long as the frame. It takes about as much
+            memory as the keys and 24 bytes for each.
 
         Raises
         ------
         FieldNotFound
             If there is no such column.
         InvalidType
-            If Spark does not accept a type from Python: CalendarInterval, and nested year-month intervals.
-        Unsupported
-            If Spark has no type for a column.
+            If a column has a type of another kind.
+        InvalidData
+            If two rows have the same key. Where this process does not see all partitions, the first use in a worker
+            raises it.
         """
-        from pyspark.sql.types import StructField, StructType
+        from shmarrow.spark.key_index import frame_index
 
-        from shmarrow.columns import several
-        from shmarrow.spark._pyspark import arrow_schema
-        from shmarrow.spark.mapping import mapped, selected
-        from shmarrow.spark.results import SparkCaster
+        return frame_index(self, on, self._own_session)
 
-        session = self._session(spark, columns, "frame.to_df(columns)")
-        chosen = range(len(self.schema)) if columns is None else several(columns, "positions and names")
-        indices = [self.schema.index_of(key) for key in chosen]
-        every = self.struct_of(indices).fields
-        if not indices:
-            return session.range(self.num_rows).select()
-        arrow_schema(StructType(every))  # its errors have the right names
-        names = [f"c{i}" for i in range(len(indices))]  # Spark does not support duplicate names here
-        plain = StructType(
-            [
-                StructField(name, each.dataType, each.nullable, each.metadata)
-                for name, each in zip(names, every, strict=True)
-            ]
-        )
-        task = partial(mapped, partial(selected, indices, names), SparkCaster(plain))
-        return self._run(session, task, plain).toDF(*[field.name for field in every])
-
-    def struct_of(self, indices: Sequence[int]) -> StructType:
-        """Return the Spark schema of columns: that of the shared DataFrame, or what their Arrow types become."""
-        from pyspark.sql.types import StructType
-
-        from shmarrow.spark.types import spark_struct
-
-        if self.spark_schema is None:
-            return spark_struct(Schema([self.schema.field(i) for i in indices]))
-        fields = StructType.fromJson(json.loads(self.spark_schema)).fields
-        return StructType([fields[i] for i in indices])
+    def without_ways(self) -> SharedFrame:
+        """Return this frame for processes that see its objects."""
+        handles = [replace(handle, way=None) for handle in self.handles]
+        return SharedFrame(self.store, self.name, self.schema, handles)
 
     def _spark_schema_with(self, added: StructType) -> str | None:
         """Return the Spark schema with columns that are added, or replace those of their names."""
@@ -352,19 +465,14 @@ class SharedFrame:
             fields[i : i + 1] = [field]
         return StructType(fields).json()
 
-    def _session(self, spark: SparkSession | None, first: object, call: str) -> SparkSession:
-        from shmarrow.spark.jobs import session_for
-
-        return session_for(spark, call, first, self._spark if self._pid == os.getpid() else None)
-
-    def _run(self, spark: SparkSession, task: Callable[..., Any], struct: StructType) -> DataFrame:
-        """Return the rows that a task of :mod:`shmarrow.spark.mapping` makes of the partitions."""
+    def _run(self, spark: SparkSession, task: Callable[..., Any], struct: StructType, *beside: Self) -> DataFrame:
         from shmarrow.spark.mapping import FrameTask, run
 
-        rows = self._rows
-        if rows is not None and (self._pid != os.getpid() or rows.sparkSession is not spark):
-            rows = None
-        return run(FrameTask(self.handles, rows is not None), spark, rows, task, struct)
+        parts = FrameTask([(frame.handles, frame.schema) for frame in (self, *beside)], False)
+        rows = self._rows if self._own_session is spark else None
+        if rows is not None and len(parts) == len(self):  # where Spark keeps the partitions of all numbers
+            parts.placed = True
+        return run(parts, spark, rows if parts.placed else None, task, struct)
 
     def destroy(self) -> None:
         """Delete all objects; processes that have them attached keep them. Destroying twice is allowed.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import os
+import time
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from shmarrow.columns import Table
-from shmarrow.errors import InvalidData, StorageError, at
+from shmarrow.errors import InvalidData, ObjectNotFound, StorageError, at
 from shmarrow.ipc import new_stream
 from shmarrow.memory import host_name
 from shmarrow.objects import decode
@@ -127,6 +128,24 @@ def frame_name() -> str:
 def marker(name: str) -> str:
     """Return the name of the object that is in the driver's store as long as a frame is wanted."""
     return f".{name}"
+
+
+def seconds_left(name: str, until: float | None) -> float | None:
+    """Return for how many seconds the objects of a frame are kept; None if they have an owner.
+
+    Raises
+    ------
+    ObjectNotFound
+        If it has expired.
+    """
+    if until is None:
+        return None
+    left = until - time.time()
+    if left <= 0:
+        raise ObjectNotFound(
+            errno.ENOENT, f"the shared frame {name!r} has expired", hint="share it again, with a longer keep="
+        )
+    return left
 
 
 def remove_here(store: AppStore, name: str) -> None:

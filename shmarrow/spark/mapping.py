@@ -18,15 +18,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shmarrow.columns import Table, read_table
 from shmarrow.errors import InvalidData, ObjectNotFound, StorageError, at, counted, optional
-from shmarrow.spark.app_store import AppStore
 from shmarrow.spark.handle import PartitionHandle
-from shmarrow.spark.publishing import check_wanted, handle_row
+from shmarrow.spark.publishing import Target, handle_row
 from shmarrow.spark.results import SparkCaster
 from shmarrow.store import Store
+from shmarrow.types import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,22 +34,56 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     Batches = Iterator[pa.RecordBatch]
-    Function = Callable[[Table], Any]
+    Function = Callable[..., Any]
 
 
-class FrameTask(NamedTuple):
-    """What the tasks of a job over a frame know of it.
+class Task(Protocol):
+    """What the tasks of a job read, in the worker: tables of numbered partitions."""
 
-    Attributes
+    def __len__(self) -> int:
+        """Number of tasks, which get the numbers from 0."""
+        ...
+
+    def tables(self, batches: Batches) -> Iterator[tuple[int, list[Table]]]:
+        """Yield the number of each partition of a task, and its tables, which a function gets."""
+        ...
+
+
+class FrameTask:
+    """The partitions of a frame, perhaps beside those of another.
+
+    Parameters
     ----------
-    handles : tuple of PartitionHandle
-        The frame's handles.
+    frames : list of (tuple of PartitionHandle, Schema)
+        The handles and the schema of each frame; partitions without rows have no handle.
     placed : bool
-        Whether Spark gives the rows with the handles that it keeps, or numbers of handles.
+        Whether Spark gives the rows with the handles that it keeps of the first frame, or numbers of tasks.
     """
 
-    handles: tuple[PartitionHandle, ...]
-    placed: bool
+    def __init__(self, frames: list[tuple[tuple[PartitionHandle, ...], Schema]], placed: bool) -> None:
+        self.frames = frames
+        self.placed = placed
+        self.numbers = sorted({handle.partition for handles, _ in frames for handle in handles})
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def tables(self, batches: Batches) -> Iterator[tuple[int, list[Table]]]:
+        handles = [{handle.partition: handle for handle in each} for each, _ in self.frames]
+        for batch in batches:
+            for cell in batch.column(0).to_pylist():
+                computed = pickle.loads(cell)[0] if self.placed else handles[0].get(self.numbers[cell])
+                if isinstance(computed, int):  # a partition without rows
+                    continue
+                number = self.numbers[cell] if computed is None else computed.partition
+                if computed is not None and number not in handles[0]:
+                    raise _lost(computed)
+                tables = []
+                for (_, schema), each in zip(self.frames, handles, strict=True):
+                    handle = each.get(number)
+                    tables.append(Table(schema, []) if handle is None else _attached(handle, computed or handle))
+                    computed = None  # Spark has only those of the first frame
+                yield number, tables
 
 
 _WAIT = 10.0
@@ -57,25 +91,14 @@ _WAIT = 10.0
 _PATIENT_ATTEMPTS = 3
 
 
-def run(parts: FrameTask, spark: SparkSession, rows: DataFrame | None, task: Any, struct: StructType) -> DataFrame:
-    """Return the rows that a task makes of partitions: a function of what :func:`attached_in` gets, in turn."""
-    count = len(parts.handles)
+def run(parts: Task, spark: SparkSession, rows: DataFrame | None, task: Any, struct: StructType) -> DataFrame:
+    """Return the rows that a task makes of partitions: a function of these, and of the batches that Spark gives it."""
+    count = len(parts)
     if rows is None:
         if not count:
             return spark.createDataFrame([], struct)
         rows = spark.range(0, count, 1, count)
     return rows.mapInArrow(partial(task, parts), struct)
-
-
-def attached_in(parts: FrameTask, batches: Batches) -> Iterator[tuple[PartitionHandle, Table]]:
-    """Yield the partitions of a task, each with its rows."""
-    for batch in batches:
-        for cell in batch.column(0).to_pylist():
-            computed = pickle.loads(cell)[0] if parts.placed else parts.handles[cell]
-            handle = next((own for own in parts.handles if own.partition == computed.partition), None)
-            if handle is None:
-                raise _lost(computed)
-            yield handle, _attached(handle, computed)
 
 
 def _attached(handle: PartitionHandle, computed: PartitionHandle) -> Table:
@@ -112,10 +135,10 @@ def _be_patient(handle: PartitionHandle) -> None:
 # --- tasks ------------------------------------------------------------------------------------------------------
 
 
-def mapped(function: Function, caster: SparkCaster, parts: FrameTask, batches: Batches) -> Batches:
+def mapped(function: Function, caster: SparkCaster, parts: Task, batches: Batches) -> Batches:
     """Yield the rows that a function makes of each partition."""
-    for _, table in attached_in(parts, batches):
-        yield from caster.cast(function(table))
+    for _, tables in parts.tables(batches):
+        yield from caster.cast(function(*tables))
 
 
 def selected(columns: list[int], names: list[str], table: Table) -> Table:
@@ -123,21 +146,32 @@ def selected(columns: list[int], names: list[str], table: Table) -> Table:
     return table.select(columns).rename_columns(names)
 
 
-def extended(
-    store: AppStore, frame: str, function: Function, caster: SparkCaster, parts: FrameTask, batches: Batches
-) -> Batches:
+def extended(target: Target, function: Function, caster: SparkCaster, parts: Task, batches: Batches) -> Batches:
     """Put each partition with the columns that the function gives for it, as an object that shares all others."""
-    for handle, table in attached_in(parts, batches):
-        check_wanted(store, frame)
+    for number, (table,) in parts.tables(batches):
+        target.check_wanted()
         added = optional("pyarrow").Table.from_batches(caster.cast(function(table)), caster.schema)
-        with at(f"partition {handle.partition}"):
-            made = joined(table, read_table(added))
-        yield handle_row(store, frame, handle.partition, made.schema.to_pyarrow(), partial(_put, made))
+        with at(f"partition {number}"):
+            wider = joined(table, read_table(added))
+        yield _put(target, number, wider)
 
 
-def _put(made: Table, store: Store, name: str) -> tuple[int, int]:
-    store.put(name, made, protect=True, reuse=True)
-    return made.num_rows, len(made.batches)
+def stored(target: Target, parts: Task, batches: Batches) -> Batches:
+    """Put each partition as it is."""
+    for number, (table,) in parts.tables(batches):
+        target.check_wanted()
+        if table.num_rows:
+            yield _put(target, number, table)
+
+
+def _put(target: Target, number: int, table: Table) -> pa.RecordBatch:
+    """Put the table of a partition, and return the row with its handle."""
+
+    def write(store: Store, name: str) -> tuple[int, int]:
+        store.put(name, table, reuse=True, **target.options())
+        return table.num_rows, len(table.batches)
+
+    return handle_row(target, number, table.schema.to_pyarrow(), write)
 
 
 def joined(table: Table, added: Table) -> Table:

@@ -18,7 +18,7 @@ A table of the driver is stored once, and used in place by the workers of all la
 * a name is an object in the driver's store: a table without rows, of the frame's schema, whose metadata are the handles
   as JSON. Who opens it executes nothing;
 * a new frame replaces the name when it is complete, and only then the old one is removed;
-* the name has the owner of the frame: it ends with the application that shared it.
+* the name ends with the frame: with the application that shared it, or when both expire.
 """
 
 from __future__ import annotations
@@ -35,16 +35,26 @@ from typing import TYPE_CHECKING, Any
 from shmarrow import capsules
 from shmarrow.columns import Table, checked_schema, record_batch
 from shmarrow.columns.table import table
-from shmarrow.errors import GenerationChanged, InvalidData, InvalidType, ObjectNotFound, StoreFull, full_name, optional
+from shmarrow.errors import (
+    GenerationChanged,
+    InvalidArgument,
+    InvalidData,
+    InvalidType,
+    ObjectNotFound,
+    StoreFull,
+    full_name,
+    optional,
+    shown,
+)
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.memory import Location
 from shmarrow.spark._pyspark import arrow_schema, is_local, parallelism
 from shmarrow.spark.app_store import AppStore, default_location, driver_store, unless_gone
 from shmarrow.spark.delivery import check_collected, send
 from shmarrow.spark.frame import SharedFrame
-from shmarrow.spark.handle import PartitionHandle, frame_name
+from shmarrow.spark.handle import PartitionHandle, frame_name, seconds_left
 from shmarrow.spark.jobs import is_session, on_workers, session_for
-from shmarrow.spark.publishing import check_wanted, handle_column, handle_row, published
+from shmarrow.spark.publishing import Target, handle_column, handle_row, published, row_without_handle
 from shmarrow.spark.results import of_frame, pyarrow_batches
 from shmarrow.spark.types import check_name, check_type
 from shmarrow.spark.values import as_name
@@ -69,6 +79,8 @@ PREFIX = "frames/"
 KEY = b"shmarrow:frame"
 """The key of a frame's description in the metadata of its schema."""
 
+_LONGEST = 1e9
+"""Seconds for which a frame is kept at most, about thirty years."""
 _mine: dict[tuple[str, str], SharedFrame] = {}
 """The frames that this process has given a name, by their store's id and name: Spark keeps parts of them."""
 
@@ -86,9 +98,10 @@ def register(frame: SharedFrame, name: str) -> Callable[[], object] | None:
         old = _described(store, name)
         generation = 0 if old is None else store.info(PREFIX + name).generation
         with suppress(GenerationChanged, ObjectNotFound):
-            store.put(PREFIX + name, _description(frame), protect=True, if_generation=generation)
+            left = seconds_left(frame.name, frame.until)
+            store.put(PREFIX + name, _description(frame), protect=True, expire_after=left, if_generation=generation)
             break
-    frame.kept(end=partial(_forget, store, name, frame.name))
+    frame._on_destroy(partial(_forget, store, name, frame.name))
     mine = _mine.pop((store.id, name), None)
     _mine[store.id, name] = frame
     if old is None:
@@ -130,7 +143,8 @@ def attached(name: str, store: Location | Store | None = None) -> SharedFrame:
         opened.collect()  # names of applications that have ended
         found = _described(opened, name)
         if found is not None:
-            return found.kept(end=partial(_forget, opened, name, found.name))
+            found._on_destroy(partial(_forget, opened, name, found.name))
+            return found
     names = [] if opened is None else [each.removeprefix(PREFIX) for each in opened.names(PREFIX)]
     there = f"there are {', '.join(map(repr, names[:20]))}" if names else "there is none"
     raise ObjectNotFound(
@@ -142,7 +156,8 @@ def attached(name: str, store: Location | Store | None = None) -> SharedFrame:
 
 def _description(frame: SharedFrame) -> Table:
     handles = [{**asdict(handle), "store": [*handle.store], "way": None} for handle in frame.handles]
-    said = {"name": frame.name, "store": [*frame.store], "spark_schema": frame.spark_schema, "handles": handles}
+    said = {"name": frame.name, "store": [*frame.store], "handles": handles}
+    said |= {name: getattr(frame, name) for name in ("spark_schema", "num_partitions", "until")}
     metadata = {**(frame.schema.metadata or {}), KEY: json.dumps(said).encode()}
     return Table(frame.schema.with_metadata(metadata), [])
 
@@ -156,7 +171,8 @@ def _described(store: Store, name: str) -> SharedFrame | None:
             said = json.loads(metadata.pop(KEY))
             handles = [PartitionHandle(**{**each, "store": AppStore(*each["store"])}) for each in said["handles"]]
             schema = table.schema.with_metadata(metadata or None)
-            return SharedFrame(AppStore(*said["store"]), said["name"], schema, handles, said["spark_schema"])
+            rest = said["spark_schema"], said["num_partitions"], said["until"]
+            return SharedFrame(AppStore(*said["store"]), said["name"], schema, handles, *rest)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InvalidData(f"the object {PREFIX + name!r} of the store {store.name!r} is no shared frame") from None
     return None
@@ -181,6 +197,7 @@ def share(
     store: Location | Store | None = None,
     *,
     name: str | None = None,
+    keep: float | None = None,
     function: Function | None = None,
     target_bytes: int = TARGET_BYTES,
 ) -> SharedFrame:
@@ -197,6 +214,9 @@ def share(
         A name under which other applications and notebooks of this user find the frame: see :func:`attached`. It
         replaces the frame of that name, whose objects are removed when this one is complete: sharing again in a
         notebook leaves one copy. Tables that others have attached stay valid.
+    keep : float, optional
+        Seconds from now for which a frame with a name is kept, also when this application has ended: until it expires,
+        is replaced, or is destroyed by anyone. On a cluster, each host keeps its partitions.
     function : callable, optional
         Called with an iterator over the batches of a partition (``pyarrow.RecordBatch``), and returns an iterator over
         the batches to share, as for ``mapInArrow``. They do not pass through Spark, so they may have types that Spark
@@ -235,15 +255,34 @@ def share(
     target_bytes = as_positive(target_bytes, "target_bytes")
     if function is not None and not callable(function):
         raise InvalidType(f"function must be callable, found {full_name(function)}")
-    if name is not None:
-        name = as_name(name)
     spark = _session_of(df)
     source, names = numbered(df), tuple(df.columns)
-    found, prefix = driver_store(store), frame_name()
-    rows = source.mapInArrow(partial(_publish, found, prefix, names, function, target_bytes), handle_column())
-    made = published(rows, found, prefix, lambda: _schema_without_rows(df, function))
     spark_schema = df.schema.json() if function is None else None
-    frame = SharedFrame(found, prefix, made.schema, made.handles, spark_schema).kept(spark, made.rows, made.end)
+
+    def publish(target: Target) -> SharedFrame:
+        rows = source.mapInArrow(partial(_publish, target, names, function, target_bytes), handle_column())
+        made = published(rows, target, lambda: _schema_without_rows(df, function))
+        return SharedFrame.of(made, target, spark_schema)
+
+    return named(publish, spark, store, name, keep)
+
+
+def named(
+    publish: Callable[[Target], SharedFrame],
+    spark: SparkSession,
+    store: Location | Store | None,
+    name: str | None,
+    keep: float | None,
+) -> SharedFrame:
+    """Publish a frame, and give it a name if there is one; ``keep`` is as for :func:`share`."""
+    if name is not None:
+        name = as_name(name)
+    if keep is not None:
+        if name is None:
+            raise InvalidArgument("keep= needs name=, by which other applications find the frame")
+        if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep < _LONGEST:
+            raise InvalidArgument(f"keep must be a number of seconds, found {shown(keep)}")
+    frame = publish(Target.new(store, keep))
     if name is None:
         return frame
     try:
@@ -286,17 +325,18 @@ def numbered(df: DataFrame) -> DataFrame:
 
 
 def _publish(
-    store: AppStore, frame: str, names: Sequence[str], function: Function | None, target_bytes: int, batches: Batches
+    target: Target, names: Sequence[str], function: Function | None, target_bytes: int, batches: Batches
 ) -> Batches:
     """The worker's side of sharing: puts a partition, and yields the row with its handle."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None  # it runs in a task
-    check_wanted(store, frame)
+    target.check_wanted()
     given = _given(batches, names, function)
     first = next(given, None)
     if first is None:
+        yield row_without_handle(context.partitionId())
         return
     for column in first.schema.names:
         check_name(column, "the function returned a column")
@@ -305,9 +345,9 @@ def _publish(
         rows = count = 0
         options = IpcWriteOptions(emit_dictionary_deltas=True)
         try:
-            with opened.new_file(name, checked_schema(first.schema), options=options, protect=True) as writer:
+            with opened.new_file(name, checked_schema(first.schema), options=options, **target.options()) as writer:
                 for batch in rechunked(first, given, target_bytes):
-                    check_wanted(store, frame)
+                    target.check_wanted()
                     writer.write_batch(record_batch(batch))
                     rows, count = rows + batch.num_rows, count + 1
         except StoreFull as error:
@@ -316,7 +356,7 @@ def _publish(
             raise
         return rows, count
 
-    yield handle_row(store, frame, context.partitionId(), first.schema, write)
+    yield handle_row(target, context.partitionId(), first.schema, write)
 
 
 def _given(batches: Batches, names: Sequence[str], function: Function | None) -> Batches:
@@ -436,21 +476,21 @@ def share_table(
     found = driver_store(store)
     opened = found.store()
     name = frame_name()
-    frame = SharedFrame(found, name, rows.schema, []).kept(session)
+    frame = SharedFrame(found, name, rows.schema, [], spark=session)
     try:
         handles = []
         for i in range(count):
             start, stop = i * rows.num_rows // count, (i + 1) * rows.num_rows // count
             part = rows if count == 1 else rows.slice(start, stop - start)
             each = opened.put(f"{name}/{i:05d}", part, inline=False)
-            frame.kept(end=opened.pin(each).close)
+            frame._on_destroy(opened.pin(each).close)
             size = opened.attach(each).size
             handles.append(PartitionHandle.of_object(found, each, stop - start, len(part.batches), size, i))
         ways = send(session, found, [handle.name for handle in handles])
         if ways:
-            frame.kept(end=partial(ways[0].destroy, False))  # they share one file
+            frame._on_destroy(partial(ways[0].destroy, False))  # they share one file
             handles = [replace(each, way=by) for each, by in zip(handles, ways, strict=True)]
-        frame.handles = tuple(handles)
+        frame.handles, frame.num_partitions = tuple(handles), count
         return frame
     except BaseException:
         frame.destroy()

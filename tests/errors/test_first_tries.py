@@ -11,6 +11,8 @@ import pytest
 
 import shmarrow as sa
 from shmarrow.habits import HINTS
+from shmarrow.spark import FileSet, SharedFrame
+from shmarrow.spark.app_store import AppStore
 
 pl = pytest.importorskip("polars")
 pd = pytest.importorskip("pandas")
@@ -32,6 +34,8 @@ def things(tmp_path: Any) -> dict[str, list[Any]]:
         "store": [store],
         "ring": [sa.Ring(tmp_path / "ring", like=TABLE.to_batches()[0])],
         "shmarrow": [sa],
+        "frame": [SharedFrame(AppStore("shm:nowhere", "", 0, 0), f"frame-{'0' * 16}", TABLE.schema, [])],
+        "files": [object.__new__(FileSet)],
         "table": [TABLE],
         "batch": TABLE.to_batches(),
         "reader": readers,
@@ -40,7 +44,9 @@ def things(tmp_path: Any) -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.parametrize("kind", ["table", "batch", "reader", "scan", "column", "store", "ring", "shmarrow"])
+@pytest.mark.parametrize(
+    "kind", ["table", "batch", "reader", "scan", "column", "store", "ring", "frame", "files", "shmarrow"]
+)
 def test_a_sentence_says_what_does_it(kind: str, things: dict[str, list[Any]]) -> None:
     names = {name for kinds, names, _ in HINTS if kind in kinds.split() for name in names.split()}
     assert names

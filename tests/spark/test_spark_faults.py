@@ -315,6 +315,7 @@ def share_until_killed(spark: Any, store: str, held: Held) -> None:
     user = sa.Store(f"shm:shmarrow-spark-{os.geteuid()}")
     spark_driver.say((str(caught.value), os.listdir("/dev/shm"), user.names()))
     sas.share(spark.range(0, 10, 1, 2), store, name="rides")
+    sas.share(spark.range(0, 20, 1, 2), store, name="kept", keep=3600).index("id")
     broadcast = sas.broadcast(np.arange(10), spark, store)
     once = sas.once("ten", lambda: np.arange(10), store)
     spark_driver.say(spark.range(0, 1, 1, 1).mapInArrow(partial(sums, broadcast, once), "sum long").collect()[0][0])
@@ -346,13 +347,18 @@ def test_a_driver_that_is_killed(spark: Any, tmp_path: Path) -> None:
             assert driver.hear() == 2 * sum(range(10))
             wait_until(lambda: held.arrived() == ["0-0", "1-0"], "both tasks have begun to write")
             kinds = sorted(re.split("[-/]", name)[0] for name in names_but(store, frame))
-            assert kinds == [*[".frame"] * 2, "broadcast", *["frame"] * 2, "frames", "once"]  # a marker for each frame
+            # A marker, a name and two partitions for each frame, and an index.
+            assert kinds == [*[".frame"] * 3, "broadcast", *["frame"] * 5, *["frames"] * 2, "once"]
             assert sas.attached("rides", store).num_rows == 10  # which collects what is of the dead
-            assert len(names_but(store, frame)) == 7
+            assert len(names_but(store, frame)) == 12
             driver.kill()
-        assert len(names_but(store, frame)) == 7
-        with pytest.raises(sa.ObjectNotFound, match="name 'rides': there is none"):
+        assert len(names_but(store, frame)) == 12
+        with pytest.raises(sa.ObjectNotFound, match="name 'rides': there are 'kept'"):
             sas.attached("rides", store)
+        with sas.attached("kept", store) as kept:
+            assert sorted(kept.read_all()["id"].to_pylist()) == list(range(20))
+            assert kept.index("id").find([19, 20]).tolist() == [19, -1]
+            assert sum(row["id"] for row in kept.map(lambda table: table, "id long", spark).collect()) == sum(range(20))
         assert sa.Store(store).names() == others
         assert len(leftovers(store)) == partitions(others)
         check(store)

@@ -111,6 +111,32 @@ def test_the_session_is_optional(kind: str, request: pytest.FixtureRequest, home
                 assert value.value == 7
 
 
+def test_partitions_beside_those_of_another_frame(spark: Any, home: str) -> None:
+    """Of equally many by one key; partitions without rows in one of them, or in both, are there, too."""
+    left = spark.range(0, 40).where("id % 7 < 5").repartition(13, "id")
+    right = spark.range(0, 60, 3).selectExpr("id", "id * 2 AS twice").repartition(13, "id")
+
+    def inner(mine: sa.Table, theirs: sa.Table) -> dict[str, Any]:
+        twice = dict(zip(theirs["id"].to_pylist(), theirs["twice"].to_pylist(), strict=True))
+        ids = [number for number in mine["id"].to_pylist() if number in twice]
+        return {"id": ids, "twice": [twice[number] for number in ids]}
+
+    with sas.share(left, home) as one, sas.share(right, home) as two, sas.share(left.repartition(3), home) as other:
+        assert (one.num_partitions, two.num_partitions) == (13, 13)
+        assert len(one) < 13
+        found = one.map(inner, "id long, twice long", beside=two)
+        assert sorted(found.collect()) == sorted(left.join(right, "id").collect())
+        counts = two.map(lambda mine, theirs: {"n": [len(theirs)]}, "n long", beside=one)
+        assert sum(row.n for row in counts.collect()) == left.count()
+        with one.with_columns(lambda table: {"n": table["id"]}, "n long") as wider:
+            assert wider.num_partitions == 13
+            assert wider.map(inner, "id long, twice long", beside=two).count() == found.count()
+        with pytest.raises(sa.InvalidArgument, match="beside: it has 3 partitions, expected 13 as this frame"):
+            one.map(inner, "id long, twice long", beside=other)
+        with pytest.raises(sa.InvalidType, match=r"beside: expected a shared frame, found .*DataFrame"):
+            one.map(inner, "id long, twice long", beside=left)
+
+
 # --- back to Spark ----------------------------------------------------------------------------------------------
 
 RARE = (

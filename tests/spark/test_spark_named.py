@@ -1,6 +1,7 @@
 """Frames with names: replaced by the next of their name, and opened by other processes.
 
-That a name ends with its application is in ``test_spark_faults.py``, where a driver is killed.
+That a name ends with its application, and not if the frame is kept, is in ``test_spark_faults.py``, where a driver is
+killed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,44 @@ def test_sharing_again_replaces_the_frame(spark: Any, home: str) -> None:
     other.destroy()
     with pytest.raises(sa.ObjectNotFound, match="name 'rides': there is none"):
         sas.attached("rides", home)
+
+
+def test_a_frame_that_is_kept_expires(spark: Any, home: str) -> None:
+    """With all that belongs to it; until then it can be replaced and destroyed by anyone."""
+    store = sa.Store(home)
+    first = sas.share(spark.range(0, 4, 1, 2), home, name="rides", keep=3600)
+    first.index("id")
+    assert {store.info(name).owner for name in store.names()} == {None}
+    assert all(3000 < (store.info(name).expires_in or 0) <= 3600 for name in store.names())
+    assert read_elsewhere(home) == f"[0, 1, 2, 3] {first.name} True"
+    found = sas.attached("rides", home)
+    assert (found.until, found.num_partitions) == (first.until, 2)
+    with found.with_columns(lambda table: {"n": table["id"]}, "n long", spark) as wider:
+        assert wider.read_all()["n"].to_pylist() == [0, 1, 2, 3]
+    second = sas.share(spark.range(3), home, name="rides", keep=3600)
+    assert [name for name in store.names() if first.name in name] == []
+    sas.attached("rides", home).destroy()
+    assert store.names() == []
+    second.destroy()
+    seconds = 20.0
+    third = sas.share(spark.range(3), home, name="rides", keep=seconds)
+    third.index("id")
+    table = third.read_all()
+    assert third.until is not None
+    time.sleep(max(0, third.until - time.time()) + 0.1)
+    assert store.names() == []
+    assert table["id"].to_pylist() == [0, 1, 2]
+    with pytest.raises(sa.ObjectNotFound, match="name 'rides': there is none"):
+        sas.attached("rides", home)
+    with pytest.raises(sa.ObjectNotFound, match="has expired"):
+        third.index("id")
+    del table
+    store.collect()
+    for keep in (0, -1.5, "1h", True, float("nan")):
+        with pytest.raises(sa.InvalidArgument, match="keep must be a number of seconds, found"):
+            sas.share(spark.range(1), home, name="x", keep=keep)  # type: ignore[arg-type]
+    with pytest.raises(sa.InvalidArgument, match="keep= needs name="):
+        sas.share(spark.range(1), home, keep=60)
 
 
 def test_a_job_that_fails_leaves_the_frame_of_its_name(spark: Any, home: str) -> None:

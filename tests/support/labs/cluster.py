@@ -293,6 +293,39 @@ def lose_an_executor(spark: Any) -> None:
     frame.destroy()
 
 
+def read_files(spark: Any, folder: str) -> None:
+    """Sum the rows of files that a table of the driver has, by three tasks on each host, one of which is killed."""
+    names = sa.table({"id": np.arange(0, 2400, 2), "twice": np.arange(0, 4800, 4)})
+    with sas.share_table(names, spark) as frame:
+        index = frame.index("id")
+
+        def summed(table: sa.Table) -> Any:
+            time.sleep(0.5)  # or one executor takes all tasks
+            rows = index.take(table["id"])
+            return {"host": [platform.node()], "total": [int(np.nansum(rows["twice"].to_pandas()))]}
+
+        found = sas.files(folder, spark=spark)
+        assert found.num_rows == 2400
+        for _ in range(2):
+            rows = found.map(summed, "host string, total long", spark).collect()
+            say(({row["host"] for row in rows}, sum(row["total"] for row in rows)))
+            hear()
+
+
+def keep(spark: Any, seconds: float) -> None:
+    frame = sas.share(spark.range(0, 240, 1, 12), name="kept", keep=seconds, function=slowly)
+    say({handle.host for handle in frame.handles})
+
+
+def find_kept(spark: Any) -> None:
+    frame = sas.attached("kept")
+    say(frame.local().num_rows)
+    try:
+        frame.read_all()
+    except sa.StorageError as error:
+        say(str(error))
+
+
 def stay_idle(spark: Any, seconds: float) -> None:
     def executors() -> int:
         return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
@@ -426,6 +459,20 @@ def check_application(lab: Lab) -> None:
             assert driver.hear() == [sum(range(first, first + 20)) for first in range(0, 240, 20)]
             driver.say(None)
             driver.result()
+        with lab.check("files: read on all hosts, beside an index, also when an executor is killed"):
+            folder = lab.folder()
+            for first in range(0, 2400, 200):
+                rows = sa.table({"id": np.arange(first, first + 200)})
+                with sa.ipc.new_file(folder / f"{first:04d}.arrow", rows.schema) as writer:
+                    writer.write(rows)
+            driver.begin(read_files, str(folder))
+            assert driver.hear() == (names, sum(range(0, 4800, 4)))
+            (executor,) = lab.cluster.executors(THIRD)
+            os.kill(executor, signal.SIGKILL)
+            driver.say(None)
+            assert driver.hear()[1] == sum(range(0, 4800, 4))
+            driver.say(None)
+            driver.result()
         with lab.check("once: computed by one worker of each host"):
             driver.begin(once)
             assert len(set(driver.hear())) == 3
@@ -456,6 +503,30 @@ def check_application(lab: Lab) -> None:
             assert lab.objects(FIRST)
             lab.collect(FIRST)
             lab.nothing_left()
+
+
+def check_kept_frames(lab: Lab) -> None:
+    seconds = 120.0
+    with lab.driver(FIRST) as driver, lab.check("keep: a frame outlives its driver on all hosts"):
+        start = time.time()
+        driver.begin(keep, seconds)
+        assert driver.hear() == set(HOSTS.values())
+        driver.result()
+        driver.kill()
+    with (
+        lab.driver(FIRST) as driver,
+        lab.check("keep: another application finds it, is told of other hosts, and it expires"),
+    ):
+        driver.begin(find_kept)
+        assert driver.hear() > 0
+        error = driver.hear()
+        assert all(name in error for name in ("host2", "host3")), error
+        driver.result()
+        assert not any(lab.is_clear(host, "frame-") for host in HOSTS)
+        time.sleep(max(0, start + seconds - time.time()) + 1)
+        for host in HOSTS:
+            lab.collect(host)
+    lab.nothing_left()
 
 
 def check_dynamic_allocation(lab: Lab) -> None:
@@ -563,6 +634,7 @@ def main() -> int:
         enter()
     checks: dict[str, Callable[[Lab], None]] = {
         "application": check_application,
+        "kept": check_kept_frames,
         "dynamic": check_dynamic_allocation,
         "applications": check_two_applications,
         "connect": check_connect,
