@@ -80,7 +80,6 @@ def test_a_frame_that_is_kept_expires(spark: Any, home: str) -> None:
     assert store.names() == []
     second.destroy()
     third = sas.share(spark.range(3), home, name="rides", keep=3600)
-    third.index("id")
     for name in store.names():
         store.expire_after(name, 0.01)
     time.sleep(0.1)
