@@ -2,9 +2,10 @@
 
 Read ``protocol`` first: it tells the design, and declares the format. Then, from below: ``control`` maps the control
 file and commits to it, ``index`` reads it; ``directory`` finds, creates and removes stores; ``locks`` and ``waiters``
-are among processes; ``transaction`` is the only way to change a store, and ``catalog`` all that a process has open of
-one; ``attach`` and ``publish`` map and write one object; ``room`` evicts, ``snapshot`` lists, ``info`` describes,
-``watch`` reports, ``rescue`` reads what is damaged; ``store`` is the public interface.
+are among processes; ``lookup`` is what a process has open of a store, and finds objects; ``transaction`` is the only
+way to change it, and ``catalog`` makes these; ``attach`` and ``publish`` map and write one object; ``room`` evicts,
+``snapshot`` lists, ``info`` describes, ``watch`` reports, ``rescue`` reads what is damaged; ``store`` is the public
+interface.
 """
 
 from typing import TYPE_CHECKING

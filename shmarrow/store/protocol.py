@@ -15,7 +15,7 @@ instructions.
 **Readers take no lock.** A name leads through a chained hash table to a slot. A slot counts if its checksum, which
 covers the name, is right, and it was in the store at some moment then, as slots change by commits only and
 generations are never given twice. A name is missing if there was no commit meanwhile: ``sequence`` is odd while one
-is applied, and rises (``index``, ``catalog.find``). Objects of up to 4,096 bytes are in slots, and copied; a checksum
+is applied, and rises (``index``, ``lookup``). Objects of up to 4,096 bytes are in slots, and copied; a checksum
 says whether the copy is right.
 
 **Attached objects stay.** A reader of an object with a file locks the slot's byte of ``pins``, shared, and looks

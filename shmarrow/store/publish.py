@@ -51,9 +51,8 @@ def replaced(catalog: Catalog, name: bytes, options: PutOptions) -> Entry | None
     return old
 
 
-def _owner_of(change: Transaction, name: bytes, options: PutOptions) -> int:
+def _owner_of(catalog: Catalog, change: Transaction, name: bytes, options: PutOptions) -> int:
     """Return the owner number of an object that is published; 0 for none."""
-    catalog = change.catalog
     owner = catalog.own_number(change) if options.owner == THIS_PROCESS else options.owner
     if owner and catalog.owner_of(owner) is None and owner != change.owner:
         raise StorageError(
@@ -71,9 +70,9 @@ def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) 
             with catalog.change() as change:
                 old, nbytes = replaced(catalog, name, options), 0
                 if catalog.settings.capacity is not None:
-                    nbytes = shortfall(change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
+                    nbytes = shortfall(catalog, change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
                 if not nbytes:
-                    owner = _owner_of(change, name, options) if options.owner else 0
+                    owner = _owner_of(catalog, change, name, options) if options.owner else 0
                     flags = p.PROTECTED if options.protect else 0
                     change.insert_inline(name, data, old, time.time_ns(), options.expires, owner, flags)
                     return
@@ -178,9 +177,9 @@ class Publication(SegmentWriter):
             try:
                 with catalog.change() as change:
                     old = replaced(catalog, name, options)
-                    nbytes = shortfall(change, allocated, name, old)
+                    nbytes = shortfall(catalog, change, allocated, name, old)
                     if not nbytes:
-                        owner = _owner_of(change, name, options) if options.owner else 0
+                        owner = _owner_of(catalog, change, name, options) if options.owner else 0
                         [slot] = change.take(1)
                         file = change.link(fd, self._parts)
                         if settings.durable:

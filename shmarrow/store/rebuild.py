@@ -23,7 +23,7 @@ from shmarrow.store.protocol import Entry, file_name, is_object
 from shmarrow.store.settings import this_boot
 
 if TYPE_CHECKING:
-    from shmarrow.store.catalog import Catalog
+    from shmarrow.store.lookup import Lookup
 
 _SKIPPED = 1 << 24
 """Number of generations to skip, as lost objects may have used them."""
@@ -31,7 +31,7 @@ _LARGEST = 1 << 62
 _Files = dict[str, os.stat_result]
 
 
-def rebuild(catalog: Catalog) -> None:
+def rebuild(catalog: Lookup) -> None:
     """Rebuild the catalog; called under the lock."""
     memory = catalog.control.map(check=False)
     boot = p.HEADER["boot_id"][0]
@@ -41,7 +41,7 @@ def rebuild(catalog: Catalog) -> None:
         if words[JOURNAL] <= commit[0] < _LARGEST:  # an older one would undo later commits
             memory.apply(commit)
     words[SEQUENCE], words[JOURNAL] = words[SEQUENCE] % _LARGEST | 1, words[JOURNAL] % _LARGEST
-    catalog.reload()
+    catalog.read_settings()
     files = _files(catalog.directory)
     state = {field: number if number < _LARGEST else 0 for field, number in memory.state()._asdict().items()}
     state["file"] = max([state["file"], *(number for file in files if (number := int(file[:16], 16)) < _LARGEST)])
@@ -77,7 +77,7 @@ def _names(entry: Entry) -> list[str]:
     return [file_name(entry.file, part) for part in range(entry.parts + 1)]
 
 
-def _kept(catalog: Catalog, state: dict[str, int], files: _Files) -> list[Entry]:
+def _kept(catalog: Lookup, state: dict[str, int], files: _Files) -> list[Entry]:
     """Return the objects to keep in order of slot; raise the last used numbers in ``state`` to theirs."""
     memory = catalog.memory
     names: dict[bytes, Entry] = {}

@@ -58,12 +58,11 @@ class Candidate(NamedTuple):
 # --- fitting ------------------------------------------------------------------------------------------------------
 
 
-def shortfall(change: Transaction, nbytes: int, name: bytes, replaced: Entry | None) -> int:
+def shortfall(catalog: Catalog, change: Transaction, nbytes: int, name: bytes, replaced: Entry | None) -> int:
     """Return 0 if an object fits in place of one that it replaces, evicting known candidates for it.
 
     Otherwise return for how many bytes :func:`make_room` is to make room, without the lock.
     """
-    catalog = change.catalog
     short = change.state["bytes"] + nbytes - (catalog.settings.capacity or _UNLIMITED)
     if short <= 0:
         return 0

@@ -13,6 +13,8 @@ from shmarrow.store import protocol as p
 
 EVICTIONS = ("none", "lru")
 FIRST_SLOTS = 32
+BOOT = slice(p.HEADER["boot_id"][0], p.HEADER["boot_id"][0] + 16)
+"""The bytes of the header that contain the boot id."""
 SETTINGS = slice(p.HEADER["capacity"][0], p.IDENTITY.end)
 """The bytes of the header that contain the settings."""
 

@@ -43,16 +43,14 @@ from shmarrow.store.index import (
     used_at,
 )
 from shmarrow.store.protocol import SLOT_WORDS, Entry, file_name
-from shmarrow.store.settings import RESCUE, SETTINGS, destroyed, this_boot
+from shmarrow.store.settings import BOOT, RESCUE, SETTINGS, destroyed, this_boot
 
 if TYPE_CHECKING:
-    from shmarrow.store.catalog import Catalog
     from shmarrow.store.control import Memory, Pieces
     from shmarrow.store.directory import Directory
+    from shmarrow.store.lookup import Lookup
 
 _FILE, _REMOVING, _CHANGING = p.word("file"), p.word("removing"), p.word("changing")
-BOOT = slice(p.HEADER["boot_id"][0], p.HEADER["boot_id"][0] + 16)
-"""The bytes of the header that contain the boot id."""
 _SWEPT = 2
 """Removed slots that a commit examines."""
 _LARGEST_FILE = 1 << 62
@@ -106,7 +104,7 @@ class Transaction:
 
     Attributes
     ----------
-    catalog : Catalog
+    catalog : Lookup
         The catalog of the store.
     memory : Memory
         The control file.
@@ -117,7 +115,7 @@ class Transaction:
     memory: Memory
     state: dict[str, int]
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Lookup) -> None:
         self.catalog = catalog
         self._mutex: _thread.RLock | None = None
         self._closing: list[int] = []

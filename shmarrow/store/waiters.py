@@ -13,16 +13,13 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 import numpy as np
 
 from shmarrow.memory import Exclusive, Futexes, Wait
 from shmarrow.store import protocol as p
 from shmarrow.store.control import ControlFile
-
-if TYPE_CHECKING:
-    from shmarrow.store.catalog import Catalog
 
 CHECK = 1.0
 """Seconds after which a waiter looks again without having been woken."""
@@ -126,6 +123,12 @@ def word_of(index: int) -> int:
     return _WAITING + index * _INTS
 
 
+class _Open(Protocol):
+    """An open store."""
+
+    waiters: Waiters
+
+
 class Waiting(Wait):
     """A context manager in which one thread waits for changes: it looks, calls :meth:`wait`, and looks again.
 
@@ -135,7 +138,7 @@ class Waiting(Wait):
         The record of this waiter; -1 if it has none.
     """
 
-    def __init__(self, catalog: Catalog, timeout: float | None) -> None:
+    def __init__(self, catalog: _Open, timeout: float | None) -> None:
         self.index = -1
         super().__init__(timeout)
         self._catalog = catalog  # its descriptors are needed until the record is given back

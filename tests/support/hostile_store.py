@@ -22,7 +22,7 @@ import numpy as np
 from put_all import get_all, put_all
 
 import shmarrow as sa
-from shmarrow.store import catalog, room, settings
+from shmarrow.store import lookup, room, settings
 from shmarrow.store import protocol as p
 
 FOLDER = "SHMARROW_HOSTILE_STORES"
@@ -37,7 +37,7 @@ def template() -> tuple[bytes, dict[str, bytes]]:
     """A control file with slots in all states, and the other files of its store."""
     where = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]), "template")
     settings._prime = lambda: (1 << 60) + 33  # so that a number gives the same chains each time
-    catalog._STUCK_SECONDS = catalog.PATIENCE = room._PATIENCE = 0.02  # nobody here ends a change, or makes room
+    lookup._STUCK_SECONDS = lookup.PATIENCE = room._PATIENCE = 0.02  # nobody here ends a change, or makes room
     with sa.Store(where, 1 << 22, mode=0o644, owned=True) as store:
         for number in range(40):
             store.put(f"name/{number}", np.arange(number))

@@ -23,6 +23,7 @@ FILES = tuple(
     f"shmarrow/store/{name}.py"
     for name in (
         "store", "publish", "room", "catalog", "transaction", "index", "control", "locks", "directory", "waiters",
+        "lookup",
     )
 )  # fmt: skip
 SIZES = {"inline": 100, "file": 2000}
