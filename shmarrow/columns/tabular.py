@@ -43,12 +43,15 @@ def from_any(
     assert not isinstance(names, Schema)
     if isinstance(data, GeneratorType):
         data = list(data)
+    named = names is not None or schema is not None
+    if named and data.__class__ in (list, tuple) and not (data and _has_columns(data[0])):
+        return kind.from_arrays(data, names, schema, metadata)
     if isinstance(data, (Array, ChunkedArray)) and data.type.layout == "struct":
         data = kind.from_struct_array(data)
     frame, mapping = capsules.is_frame(data), isinstance(data, Mapping)
     rows = None if frame or mapping else kind._of_rows(data)
     if rows is None and not frame and not mapping:
-        _check_columns(data, names is None and schema is None)
+        _check_columns(data, not named)
         return kind.from_arrays(data, names, schema, metadata)
     if names is not None:
         raise InvalidArgument("the data already have names; pass no others")

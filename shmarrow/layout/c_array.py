@@ -79,30 +79,15 @@ _AT = {name: i for i, name in enumerate(ARRAY.names or ())}
 """The members of a structure, each of which is a word."""
 
 _word = ctypes.c_uint64.from_address
-_HEAD = object.__basicsize__
+_NOTHING = address_of(_ZEROS)
 
 
-def _in_objects(buffers: list[Any]) -> list[int]:
-    """Return the address of each buffer; 0 for one that is False, and that of zeros for one that is None or empty.
-
-    numpy's C struct has the address right after the object header. The ``ctypes.data`` attribute takes ten times as
-    long, which would dominate the export of a wide batch.
-    """
+def _addresses(buffers: list[Any]) -> list[int]:
+    """Return the address of each buffer; 0 for one that is False, and that of zeros for one that is None or empty."""
     return [
-        0 if data is False else _word(id(data) + _HEAD).value if data is not None and len(data) else _NOTHING
+        0 if data is False else data.__array_interface__["data"][0] if data is not None and len(data) else _NOTHING
         for data in buffers
     ]
-
-
-def _by_attribute(buffers: list[Any]) -> list[int]:
-    return [
-        0 if data is False else address_of(data) if data is not None and len(data) else _NOTHING for data in buffers
-    ]
-
-
-_NOTHING = address_of(_ZEROS)
-_probes = [np.zeros(3, np.uint8)[i:] for i in range(3)]
-_addresses = _in_objects if _in_objects(_probes) == _by_attribute(_probes) else _by_attribute
 
 
 class Patch(NamedTuple):
