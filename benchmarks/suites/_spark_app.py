@@ -428,9 +428,8 @@ class Application:
         start = time.monotonic()
         if side == "shmarrow":
             df = self.spark.read.format("shmarrow").load(path)
-            df = df.select(*columns) if len(columns) == len(df.columns) else (
-                self.spark.read.format("shmarrow").option("columns", ",".join(columns)).load(path)
-            )  # fmt: skip
+            if len(columns) < len(df.columns):
+                df = self.spark.read.format("shmarrow").schema(df.select(*columns).schema).load(path)
         elif side == "parquet":
             df = self.spark.read.parquet(path).select(*columns)
         else:
@@ -446,10 +445,9 @@ class Application:
 
     def filtered(self, side: str, path: str, rows: int) -> dict[str, Any]:
         """Count the first rows of sorted files."""
-        reader = self.spark.read.format("shmarrow")
-        if side == "filters":
-            reader = reader.option("filters", json.dumps([["row", "<", rows]]))
-        return {"rows": reader.load(path).where(f"row < {rows}").count()}
+        if side == "files":
+            return {"rows": sas.files(path, filters=[("row", "<", rows)]).to_df().count()}
+        return {"rows": self.spark.read.format("shmarrow").load(path).where(f"row < {rows}").count()}
 
 
 def encoded(batches: Batches) -> Batches:

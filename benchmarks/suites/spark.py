@@ -469,16 +469,16 @@ def source(bench: Bench, lab: Lab) -> None:
 
 
 def filters(bench: Bench, lab: Lab) -> None:
-    """The data source, of which a query needs little."""
+    """Files, of which a query needs little."""
     few = lab.flights.num_rows // 100
-    names = {"shmarrow": "filters", "itself, without filters": "where"}
+    names = {"shmarrow": "files", "the data source": "where"}
     sides = {
         name: partial(lab.usual.cpu, "filtered", side=side, path=lab.sorted_files, rows=few)
         for name, side in names.items()
     }
     answers = take_turns(sides, lab.rounds)
     agree(answers)
-    report(bench, f"1 % of sorted Arrow files by option `filters`, {lab.data()}", answers, faster(10), unit=CPU)
+    report(bench, f"1 % of sorted Arrow files by `files(filters=)`, {lab.data()}", answers, faster(10), unit=CPU)
 
 
 @cache

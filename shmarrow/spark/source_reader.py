@@ -1,13 +1,12 @@
 """The readers of the data source: Spark calls them to find the schema, to plan a query, and in its workers.
 
-All of these are Python processes of Spark's own; none of them has a session. Sources, partition directories and filters
-are those of :func:`shmarrow.scan`. Invariants:
+All of these are Python processes of Spark's own; none of them has a session. Sources and the columns of directories are
+those of :func:`shmarrow.scan`. Invariants:
 
 * the plan reads only metadata: footers, and of streams the schema;
-* only the columns that are asked for are read, and those that Spark takes as they lie in the mapped files are not
-  copied;
+* only the columns of the schema are read, and those that Spark takes as they lie in the mapped files are not copied;
 * a task opens the file that the plan has seen: its size and the time of its last change have to be the same;
-* filters are an option. Spark 4.1 to 4.3 offers those of queries (``pushFilters``), and then gives the rows that one
+* all rows are read. Spark 4.1 to 4.3 offers the filters of queries (``pushFilters``), and then gives the rows that one
   query needs to all queries over the same DataFrame, also to those with other filters or none.
 """
 
@@ -19,9 +18,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal
 from operator import gt, lt
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -43,7 +41,6 @@ from shmarrow.errors import (
     storage_error,
 )
 from shmarrow.memory import host_name, is_shm, resolve
-from shmarrow.scans.filters import parse
 from shmarrow.scans.one_table import Scan, Split
 from shmarrow.scans.sources import Fragment, find, open_fragment
 from shmarrow.spark._pyspark import check_version
@@ -66,7 +63,7 @@ _LEAST_SPLIT = 1 << 20
 
 _BOTH = (
     "pathGlobFilter", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "mergeSchema",
-    "maxPartitionBytes", "unchecked", "columns", "filters", "path", "paths",
+    "maxPartitionBytes", "unchecked", "path", "paths",
 )  # fmt: skip
 OPTIONS = {
     "read": (*_BOTH, "modifiedAfter", "modifiedBefore", "timeZone"),
@@ -253,8 +250,8 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     ------
     InvalidType
         If there are no files.
-    FieldNotFound, Unsupported
-        If a column that was asked for does not exist, or Spark has no type for one.
+    Unsupported
+        If Spark has no type for a column.
     """
     check_options(given, "read", "readStream")
     files, limits = _files(given), _limits(given)
@@ -269,7 +266,7 @@ def schema_of(given: Mapping[str, str]) -> StructType:
         with _ignored(given), at(file):
             schema = _merged(schema, Scan([file], None, limits).schema)
     with at(first):
-        return _spark_schema(schema, names(given["columns"]) if "columns" in given else None)
+        return _spark_schema(schema)
 
 
 def _merged(schema: Schema, other: Schema) -> Schema:
@@ -287,17 +284,16 @@ def _merged(schema: Schema, other: Schema) -> Schema:
     return schema
 
 
-def _spark_schema(schema: Schema, columns: tuple[str, ...] | None) -> StructType:
-    hint = '.option("columns", ...) chooses others'
-    chosen = schema if columns is None else Schema([schema.field(name) for name in dict.fromkeys(columns)])
-    for name, count in Counter(chosen.names).items():
+def _spark_schema(schema: Schema) -> StructType:
+    hint = ".schema(...) names those to read"
+    for name, count in Counter(schema.names).items():
         if count > 1:
             raise Unsupported(
                 f"several columns are named {shown(name)}, and Spark cannot read that from a Python data source",
                 hint=hint,
             )
     try:
-        return spark_struct(chosen)
+        return spark_struct(schema)
     except Unsupported as error:
         error.hint = hint
         raise
@@ -307,7 +303,7 @@ def _spark_schema(schema: Schema, columns: tuple[str, ...] | None) -> StructType
 
 
 class Query:
-    """Reads columns of files, and the rows that fulfil filters; pickled into tasks.
+    """Reads columns of files; pickled into tasks.
 
     Parameters
     ----------
@@ -323,16 +319,12 @@ class Query:
         self.limits = _limits(given)
         self.caster = SparkCaster(schema)
         self.split_bytes = _number(given, "maxPartitionBytes", _SPLIT, "bytes")
-        with at("option 'filters'"):
-            self.filters = _conditions(_json(given, "filters"), self.caster.target)
-            parse(self.filters or [], self.caster.target)  # raises here what is wrong with them
 
     def plan(self, fragments: list[Fragment]) -> list[InputPartition]:
         """Splits: record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
         if flag(self.given, "ignoreMissingFiles") or flag(self.given, "ignoreCorruptFiles"):
             fragments = list(self._readable(fragments))
         scan = Scan(fragments, self.caster.target, self.limits)
-        scan = scan.where(self.filters) if self.filters else scan
         tasks = len(os.sched_getaffinity(0))
         with _ignored({}):
             splits = scan.plan(max_bytes=self.split_bytes, tasks=tasks)
@@ -379,30 +371,6 @@ class Query:
         with at(split.source):
             for batch in batches:
                 yield from self.caster.cast(batch)
-
-
-_PARSED: dict[str, Callable[[str], Any]] = {
-    "date": dt.date.fromisoformat,
-    "timestamp": dt.datetime.fromisoformat,
-    "decimal": Decimal,
-}
-"""What reads the values in filters that JSON has no form for."""
-
-
-def _conditions(given: Any, schema: Schema) -> Any:
-    """Filters as a scan takes them, from lists and text in JSON."""
-    if not isinstance(given, list):
-        return given
-    if len(given) != 3 or not isinstance(given[0], str):
-        return [_conditions(each, schema) for each in given]
-    name, op, value = given
-    several = value if isinstance(value, list) else [value]
-    read = _PARSED.get(schema.field(name).type.descriptor.values, str)
-    try:
-        values = [read(each) if isinstance(each, str) else each for each in several]
-    except (ArithmeticError, ValueError):
-        raise InvalidArgument(f"column {shown(name)} is {schema.field(name).type}, found {shown(value)}") from None
-    return name, op, values if isinstance(value, list) else values[0]
 
 
 def _of(schema: Schema, field: Field) -> Field:

@@ -68,7 +68,7 @@ def test_the_data_source_reads_and_writes(connect: Any, tmp_path: Path) -> None:
     rows = sa.record_batch({"id": [1, 2, 3], "v": [0.5, None, 2.5]})
     with sa.ipc.new_file(tmp_path / "f.arrow", rows.schema) as writer:
         writer.write_batch(rows)
-    df = connect.read.format("shmarrow").option("columns", "v,id").load(str(tmp_path / "f.arrow"))
+    df = connect.read.format("shmarrow").schema("v double, id long").load(str(tmp_path / "f.arrow"))
     assert [tuple(row) for row in df.collect()] == [(0.5, 1), (None, 2), (2.5, 3)]
     df.write.format("shmarrow").mode("append").save(str(tmp_path / "written"))
     back = connect.read.format("shmarrow").load(str(tmp_path / "written"))

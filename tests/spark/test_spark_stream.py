@@ -56,7 +56,6 @@ def test_streams_take_new_files_and_write_a_directory_for_each_batch(spark: Any,
     assert batches_in(tmp_path) == expected
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"batch={number}" for number in expected]
     assert dataset.dataset(tmp_path / "out", format="arrow").schema.names == ["id"]
-    assert rows_of(source(tmp_path / "out", filters='[["batch", ">", 0]]'))[0]["batch"] == 1
     for number in list(expected)[1:]:
         (tmp_path / "out" / f"batch={number}").rename(tmp_path / str(number))
     (tmp_path / "in" / "broken").unlink()
@@ -107,7 +106,7 @@ def test_a_stream_whose_driver_is_killed(spark: Any, tmp_path: Path) -> None:
                 number += 4
                 add(tmp_path, *map(str, range(number - 3, number + 1)))
                 if turn < 2:  # the one that is killed may have written all that was there before
-                    wait_until(partial(has_batches, out, before + 1), "a batch")
+                    wait_until(partial(has_batches, out, before + 1), "a batch", 250)
             time.sleep(i % 7 * 0.04)
             driver.kill()
     step(start(spark, tmp_path))
