@@ -23,6 +23,8 @@ SUFFIXES = {
     "safetensors": (".safetensors",),
 }
 """The suffixes of each format that is converted; ``tensors`` is the bundle of :func:`shmarrow.save_tensors`."""
+OTHERS = (*SUFFIXES["json"], ".md", ".txt", ".html", ".yaml", ".yml", ".log", ".crc")
+"""The suffixes of files that lie beside data, and are none."""
 OF_PYARROW = ("parquet", "csv", "json", "orc")
 """The formats of rows that pyarrow reads."""
 

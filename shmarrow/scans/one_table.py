@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import errno
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
@@ -32,6 +33,7 @@ from shmarrow.errors import (
     InvalidType,
     Limits,
     ObjectNotFound,
+    ShmarrowError,
     StorageError,
     as_limits,
     at,
@@ -45,7 +47,7 @@ from shmarrow.layout.order import plain_type
 from shmarrow.memory.mappings import SMALL
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
 from shmarrow.scans.keys import key_values
-from shmarrow.scans.sources import Fragment, find, open_fragment, version_of
+from shmarrow.scans.sources import Fragment, find_arrow, open_fragment, version_of
 from shmarrow.types import DataType, Field, NullType, Schema
 from shmarrow.types.base import OTHER_VALUES, names_other_values
 from shmarrow.types.schema import with_nulls
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
 
 Fit = Callable[[RecordBatch], RecordBatch]
 _LEAST_SPLIT = 1 << 20
+_NO_ROWS = Table(Schema([]), [])
+"""What is read of a source that is left out."""
 _NULLABLE = "schema= can make it nullable"
 
 
@@ -72,6 +76,7 @@ def scan(
     limits: Limits = DEFAULT_LIMITS,
     unchecked: bool = False,
     survive: bool = False,
+    on_error: str | Callable[[str, ShmarrowError], object] = "raise",
 ) -> Scan:
     """Read many files and streams as one table, as far as their rows are asked for.
 
@@ -101,6 +106,9 @@ def scan(
     survive : bool
         True keeps the values of views if a file is truncated, see :func:`shmarrow.ipc.open_file`; not for stores, whose
         objects never change.
+    on_error : str or callable
+        What becomes of a file or object that cannot be opened when it is reached: ``"raise"``; ``"skip"`` leaves it out
+        with a warning that names it; a function gets its name and the error, and may raise one.
 
     Returns
     -------
@@ -126,12 +134,16 @@ def scan(
     """
     if partitioning not in ("hive", None):
         raise InvalidArgument(f"partitioning is 'hive' or None, found {shown(partitioning)}")
-    fragments = [fragment.absolute() for fragment in find(source, names)]
+    if on_error not in ("raise", "skip") and not callable(on_error):
+        raise InvalidArgument(f"on_error is 'raise', 'skip' or a function, found {shown(on_error)}")
+    fragments, skipped = find_arrow(source, names)
     if partitioning is None:
         fragments = [fragment._replace(keys=()) for fragment in fragments]
     if survive:
         fragments = [fragment._replace(survive=_is_file(fragment)) for fragment in fragments]
-    made = Scan(fragments, None if schema is None else checked_schema(schema), as_limits(limits, unchecked))
+    made = Scan(
+        fragments, None if schema is None else checked_schema(schema), as_limits(limits, unchecked), on_error, skipped
+    )
     made = made if filters is None else made.where(filters)
     return made if columns is None else made.select(columns)
 
@@ -160,16 +172,22 @@ class Scan(Hinted):
     _kind = "scan"
 
     __slots__ = (
-        "_columns", "_filters", "_first", "_fragments", "_full", "_keys", "_limits", "_readers", "_skips", "schema"
+        "_columns", "_filters", "_first", "_fragments", "_full", "_keys", "_limits", "_on_error", "_readers",
+        "_skipped", "_skips", "schema"
     )  # fmt: skip
     schema: Schema
     _filters: tuple[Filter, ...]
     _skips: tuple[Filter, ...]
     """Filters that only tell which sources and batches are not worth reading."""
 
-    def __init__(self, fragments: Sequence[Fragment], schema: Schema | None, limits: Limits) -> None:
+    def __init__(
+        self, fragments: Sequence[Fragment], schema: Schema | None, limits: Limits, on_error: Any = "raise",
+        skipped: Iterable[str] = (),
+    ) -> None:  # fmt: skip
         self._fragments = tuple(fragments)
         self._limits = limits
+        self._on_error = on_error
+        self._skipped = list(skipped)
         self._readers: dict[int, Any] = {}
         self._first: Schema | None = None
         self._filters = self._skips = ()
@@ -192,7 +210,11 @@ class Scan(Hinted):
     def _schema_of_first(self, keys: dict[str, DataType]) -> Schema:
         if not self._fragments:
             raise ObjectNotFound(2, "there are no files to take a schema from", hint="pass one with schema=")
-        schema: Schema = self._reader(0).schema
+        readers = map(self._reader, range(len(self._fragments)))
+        first = next((reader for reader in readers if reader is not _NO_ROWS), None)
+        if first is None:
+            raise ObjectNotFound(2, "all sources were left out", hint="pass a schema with schema=")
+        schema: Schema = first.schema
         self._first = schema
         if len(self._fragments) > 1:
             schema = with_nulls(schema)
@@ -237,6 +259,14 @@ class Scan(Hinted):
     def sources(self) -> list[str]:
         """The absolute paths and names of the sources that may have rows, as far as their directories tell."""
         return [str(self._fragments[i]) for i in self._kept()]
+
+    @property
+    def skipped(self) -> list[str]:
+        """The names of the files that were left out: so far by ``on_error``; and of directories, those of others.
+
+        These have the suffix of another format, such as ``.json``, ``.md`` or ``.txt``, and do not begin as Arrow data.
+        """
+        return list(self._skipped)
 
     def __iter__(self) -> Iterator[RecordBatch]:
         for number in self._kept():
@@ -373,9 +403,27 @@ class Scan(Hinted):
         """The reader of a source, which is opened once."""
         found = self._readers.get(number)
         if found is None:
-            opened = open_fragment(self._fragments[number], self._limits, SMALL)
+            try:
+                opened = open_fragment(self._fragments[number], self._limits, SMALL)
+            except (InvalidData, StorageError) as error:
+                self._leave_out(number, error)
+                opened = _NO_ROWS
             found = self._readers.setdefault(number, opened)
         return found
+
+    def _leave_out(self, number: int, error: ShmarrowError) -> None:
+        """Do what ``on_error`` says about a source that cannot be opened."""
+        name = str(self._fragments[number])
+        if self._on_error == "raise":
+            if len(self._fragments) > 1:
+                advice = "a pattern such as 'DIRECTORY/**/*.arrow', or on_error='skip', leaves it out"
+                error.hint = advice if error.hint is None else f"{error.hint}; {advice}"
+            raise error
+        if self._on_error == "skip":
+            warnings.warn(f"{name} is left out of the scan: {error}", stacklevel=2)
+        else:
+            self._on_error(name, error)
+        self._skipped.append(name)
 
     def _opened(self) -> list[Any]:
         """The readers of all sources that may have rows: opening them one after the other is faster than in between."""

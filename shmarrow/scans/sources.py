@@ -53,7 +53,7 @@ from shmarrow.ipc.file.footer import MAGIC
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Source, decoded, is_location, is_shm, open_source, recognized
-from shmarrow.memory.formats import HEAD, SUFFIXES
+from shmarrow.memory.formats import HEAD, OTHERS, SUFFIXES, head_of
 from shmarrow.scans.jobs import REPLACES, replaced_by
 from shmarrow.scans.keys import Keys, keys_of
 from shmarrow.store.protocol import CONTROL
@@ -163,6 +163,28 @@ def _store(where: str, accept_users: bool) -> Store:
     from shmarrow.store import Store
 
     return Store(where, create=False, accept_users=accept_users)
+
+
+def find_arrow(source: Any, names: str | Iterable[str] | None = None) -> tuple[list[Fragment], list[str]]:
+    """Find everything that a source leads to, by absolute names, and name what is left out of directories.
+
+    These are files with the suffix of another format that do not begin as Arrow data do. Errors as :func:`find`.
+    """
+    if names is None and isinstance(source, (list, tuple)) and not _are_batches(source):
+        parts = [find_arrow(part) for part in source]
+        return [fragment for part, _ in parts for fragment in part], [name for _, part in parts for name in part]
+    fragments = [fragment.absolute() for fragment in find(source, names)]
+    others: list[str] = []
+    if is_location(source) and os.path.isdir(os.path.expanduser(source)):
+        others = [
+            fragment.where
+            for fragment in fragments
+            if fragment.store is None
+            and fragment.where.lower().endswith(OTHERS)
+            and recognized(head_of(fragment.where)).kind not in ("arrow", "arrows")
+        ]
+        fragments = [fragment for fragment in fragments if fragment.where not in others]
+    return fragments, others
 
 
 def leads_to_one(source: Any, fragments: Sequence[Fragment]) -> bool:
@@ -422,6 +444,8 @@ def version_of(fragment: Fragment, reader: Any) -> tuple[int, int] | None:
         info = fragment.store.info(fragment.where)
         return info.nbytes, info.generation
     if not isinstance(fragment.where, str):
+        return None
+    if not hasattr(reader, "_source"):  # it was left out
         return None
     status: os.stat_result = reader._source.status
     return status.st_size, status.st_mtime_ns
