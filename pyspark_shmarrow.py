@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where Spark finds the data source ``shmarrow``: it looks into every module whose name begins with ``pyspark_``.
 
 Spark imports all of them when the first source that is not its own is asked for, and one that fails hides the others.

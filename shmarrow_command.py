@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``shmarrow``, which Ctrl-C ends without a traceback, even while it imports what it needs."""
 
 from __future__ import annotations

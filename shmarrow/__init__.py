@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """shmarrow: a memory-mapped, shared-memory Arrow store that needs no server.
 
 Names follow pyarrow's. ``shmarrow.ipc`` reads and writes streams and files; ``shmarrow.segment`` manages the underlying

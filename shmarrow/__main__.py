@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m shmarrow``: the same as the command ``shmarrow``."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Validity bitmaps: one bit per slot, least significant bit first, 1 for valid (columnar format, "Validity bitmaps").
 
 Invariants: a bitmap is a ``uint8`` ndarray; functions take the bit offset of the first slot and the number of

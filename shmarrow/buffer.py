@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read-only byte buffers and their owners; alignment and padding.
 
 Invariants:

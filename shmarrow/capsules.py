@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Other libraries' objects that have the Arrow PyCapsule interface: how they are recognised and imported.
 
 They are accepted wherever ours are expected. Invariants:

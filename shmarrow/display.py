@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Previews of batches, tables, schemas and stores, as text.
 
 Invariants:

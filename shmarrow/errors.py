@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exceptions of shmarrow, the :class:`Limits` of readers, and what imports optional packages.
 
 Invariants:

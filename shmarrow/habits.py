@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What users of other libraries type first and shmarrow has not: one sentence each that says what does it.
 
 What is asked for by ``hasattr``, ``copy``, ``pickle`` or a protocol gets AttributeError, as ever; a name that a class

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of a package that are imported on first use: one way for all packages.
 
 A package states such a name twice: in an import under ``if TYPE_CHECKING:``, where type checkers and editors see it,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pickling: classes that are passed to other processes as handles, and out-of-band buffers of protocol 5.
 
 Invariants:

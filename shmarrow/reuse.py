@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects of a store that share buffers with others: what ``Store.put(..., reuse=True)`` writes, and how it is read.
 
 A buffer that is a view of another object of the store is not written again. The new object's file is an Arrow file (or

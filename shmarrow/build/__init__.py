@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Building arrays from numpy (zero-copy), Python values, pandas and other libraries."""
 
 from __future__ import annotations

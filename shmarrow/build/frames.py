@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns, index and labels of a pandas DataFrame, and the metadata to restore it.
 
 The metadata follow pandas' developer guide, "Storing pandas DataFrame objects in Apache Parquet format": JSON under the

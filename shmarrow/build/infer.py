@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Type inference from values; and NaN to null, as pandas marks missing values in float and object columns."""
 
 from __future__ import annotations

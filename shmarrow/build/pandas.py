@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Zero-copy access to the values of pandas' Series, Index and extension arrays.
 
 Invariants:

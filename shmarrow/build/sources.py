@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources of values: each is normalized to an array, an ndarray or a list."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checked conversion of numeric and temporal values: between types, and from and to Python values.
 
 Its modules are imported when the first value is converted: reading arrays in place needs none of them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectorized decimals: unscaled integers of 32 to 256 bits, rescaled, checked, converted from and to numbers.
 
 Unscaled integers are int64 of shape (n,) if all fit; else 64-bit words in two's complement, shape (n, 4), least

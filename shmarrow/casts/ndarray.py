@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of ndarrays to the storage of a type."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversions between bools, integers and floats, and vectorized integer arithmetic that reports inexact results.
 
 Invariants: ranges are checked before multiplying, so that nothing wraps; if the minimum and maximum of an array

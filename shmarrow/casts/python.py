@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of Python values to storage: numeric, temporal, interval, fixed-size binary ("Data Types").
 
 Values of one class are converted at once. A value that the type cannot represent exactly raises: nothing is rounded,

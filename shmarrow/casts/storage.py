@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion between the storage of two types: the table of all numeric and temporal conversions.
 
 A conversion preserves the value or raises. Even with ``safe=False`` integers never wrap and dates never leave the range

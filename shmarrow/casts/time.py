@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectorized conversions of dates, timestamps, times and durations: between units and between types.
 
 Losses with ``safe=False``: fractions of the coarser unit are truncated toward zero, a timestamp loses its time of day

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of storage to Python values: numeric, temporal, interval, fixed-size binary ("Data Types").
 
 The class of the values depends only on the type. Timestamps without a time zone and durations, both in nanoseconds, are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all commands share: how they are declared with their arguments, and what they print.
 
 Results are printed as JSON or as text (tables, fields, lines); errors as one line and an exit status.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow completion``: what a shell needs to complete commands, options and paths, made by shtab."""
 
 from __future__ import annotations

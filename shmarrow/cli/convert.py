@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow convert``: from one file format to another.
 
 Standard output carries data or the report, never both: with ``-`` as the target the report is left out.

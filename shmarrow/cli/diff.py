@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow diff``: what differs between two targets: schemas, numbers of rows, values.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stores and rings that commands work on: a named one, or all of this host; and the words that describe them.
 
 Nothing here locks, pins or changes a store or a ring.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow inspect``: what an Arrow object is, what its columns take, and who has it attached.
 
 Invariants:

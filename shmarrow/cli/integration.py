@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow integration``: the commands that Arrow's cross-language integration tests call ("Integration Testing").
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands about objects of a store, and rings: ``names``, ``info``, ``put``, ``get``, ``delete`` and ``wait``.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 r"""Commands that read rows: ``head``, ``cat`` and ``count``, and the form of values.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schemas as commands print them: an indented tree on a terminal, paths between tabs elsewhere, or JSON."""
 
 from __future__ import annotations

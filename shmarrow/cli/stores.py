@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands on whole stores: ``evict``, ``collect``, ``rescue``, ``destroy``, ``watch``, ``stats``.
 
 The rules are those of ``cli/objects.py``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TARGET of the commands that look into Arrow data: a file, a stream, a tensor, an object of a store, a pipe.
 
 Invariants:

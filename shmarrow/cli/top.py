@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow top``: contents, attached processes and operations per second of the stores and rings of this host.
 
 Looking takes no lock and no pin, and uses no object. Rates come from counters in the stores; that of gets is counted

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow validate``: everything that is wrong with an Arrow object, each with its offset and what to do about it.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``shmarrow xray``: every byte of an Arrow object explained.
 
 Invariants:

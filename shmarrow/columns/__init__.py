@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns of batches and tables: chunked columns, record batches and tables, on the same operations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The base of record batches and tables: named columns of equal length.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record batches: columns of equal length under one schema.
 
 Invariants:

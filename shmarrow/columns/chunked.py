@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chunked arrays: a column made of several arrays of one type.
 
 Invariants:

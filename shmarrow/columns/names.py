@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of columns: matching names, mappings and schemas with columns, renaming and selecting."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables: sequences of record batches; each column has one chunk per batch.
 
 Nothing is copied until one array over all chunks is requested.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tabular data of any kind as batches and tables: mappings, sequences of arrays, data frames, batches."""
 
 from __future__ import annotations

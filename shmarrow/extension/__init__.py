@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Extension types ("Extension Types"): named types with parameters, over a storage type.
 
 The base class for user-defined types is in ``types/extension``, that of their arrays in ``array``. Every other module

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of extension types: the buffers and children of their storage, with the extension type.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The canonical extension types but tensors (canonical extension types of the format's specification).
 
 Parameters from a file are untrusted: their size and depth are limited, and they are checked like a caller's.

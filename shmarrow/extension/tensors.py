@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of fixed or variable shape (canonical extension types, "Fixed shape tensor", "Variable shape tensor")."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables from and to the JSON format of Arrow's integration tests ("Integration Testing").
 
 A document holds a schema, dictionaries and record batches; the buffers of each column are arrays of JSON values.

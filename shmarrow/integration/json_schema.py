@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schemas in the JSON format of Arrow's integration tests ("Integration Testing").
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values in the JSON format of Arrow's integration tests: integers, floats, decimals, intervals, text and bytes.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrow files of batches of any size, with any dictionaries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of files: what a source holds is recognised and opened, and written as :func:`shmarrow.write` does.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing rows into a directory of files, one directory for each value of the columns that partition them.
 
 | in the directory | what it is |

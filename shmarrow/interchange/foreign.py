@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows in the formats of pyarrow: Parquet and CSV are read and written, ORC and JSON lines are read.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion to pandas: arrays to Series, batches and tables to DataFrames; numbers are zero-copy.
 
 Most columns are converted by pyarrow, on which pandas builds its Arrow-backed columns, all at once, after types that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading and writing safetensors files: named dense tensors after a JSON header.
 
 The package ``safetensors`` is not used: it copies each tensor for numpy (128 MiB: 0.6 s and 128 MiB of memory; here

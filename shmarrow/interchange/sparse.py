@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion to and from sparse arrays of scipy and of PyData ``sparse``, zero-copy.
 
 Of scipy: n-dimensional COO, CSR and CSC; of ``sparse``: COO, and two-dimensional GCXS as CSR and CSC. Invariants:

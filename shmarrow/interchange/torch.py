@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion to and from torch: dense and sparse tensors, and columns, zero-copy.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing data of any kind into one file, in the format that its suffix or the data say.
 
 Invariants:

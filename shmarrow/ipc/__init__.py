@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrow IPC: readers and writers of streams, files and tensors.
 
 Sources and sinks are paths, ``shm:NAME`` for POSIX shared memory, file objects and, for reading, bytes.

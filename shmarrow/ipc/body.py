@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches that are filled in place: where each buffer lies, and metadata whose size never changes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compression codecs of record batch bodies ("Compression"): one table, with all that differs between them."""
 
 from __future__ import annotations

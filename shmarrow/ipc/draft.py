@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record batches filled in place: columns are writable ndarrays in the mapped file.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options for writers: :class:`IpcWriteOptions`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random access to record batches: what readers of files and of streams in memory have in common.
 
 A reader asks one question of its source: give me batch ``i``. What answers it (:class:`Batches`) references the bytes,

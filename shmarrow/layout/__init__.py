@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Physical memory layouts (columnar format, "Physical Memory Layout"): one module and array class per layout.
 
 ``listing`` is the buffer listing as a table, ``array`` the base class, ``hooks`` the methods that each layout

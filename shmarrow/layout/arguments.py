@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion and checks of arguments: arrays, integers, indices and masks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The base class of all arrays: length, validity, slicing, element access, equality, casts, validation.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variable-size binary layout ("Variable-size Binary Layout"): offsets into one buffer of bytes.
 
 Bytes and UTF-8 strings with 32-bit or 64-bit offsets. Slot ``i`` holds the bytes ``[offsets[i], offsets[i + 1])``;

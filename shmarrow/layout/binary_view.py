@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary view layout ("Variable-size Binary View Layout"): 16 bytes per slot.
 
 The first 4 bytes are the length. Values of up to 12 bytes are stored inline, padded with zeros; longer ones as their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Booleans: the primitive layout with one bit per value ("Fixed-size Primitive Layout")."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``ArrowArray`` of the C data interface: arrays and record batches to and from it ("The ArrowArray structure").
 
 Export:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``ArrowArrayStream`` of the C stream interface: to and from record batches and the chunks of a column.
 
 Invariants of import:

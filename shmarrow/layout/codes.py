@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Factorization: which slots hold the same value, for dictionaries, run-end encoding and distinct values.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Casting columns to types that another tool accepts; :mod:`shmarrow.types.for_consumer` says which these are.
 
 A column that the tool accepts stays the same object.

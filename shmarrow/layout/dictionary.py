@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dictionary-encoded layout ("Dictionary-encoded Layout"): integer indices into an array of values.
 
 The indices are a primitive array, whose validity is the array's. The dictionary may itself contain nulls and

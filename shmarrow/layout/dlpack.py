@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DLPack: memory of numbers that other libraries use in place, and the way of arrays to torch and JAX.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed-size list layout ("Fixed-Size List Layout"): slot ``i`` is the child's slots ``[i * n, (i + 1) * n)``."""
 
 from __future__ import annotations

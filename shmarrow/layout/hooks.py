@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hooks that each layout implements for the operations common to all arrays, with their contracts.
 
 A new layout is a class derived from :class:`~shmarrow.layout.array.Array` that overrides them:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion to and from JAX: arrays and dense tensors, zero-copy if JAX can use the memory.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variable-size list layout ("Variable-size List Layout") with 32-bit or 64-bit offsets; base of maps.
 
 Slot ``i`` is the child's slots ``[offsets[i], offsets[i + 1])``. A map is physically a list of structs of a non-null

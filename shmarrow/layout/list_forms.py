@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base of all list layouts: lengths, equality codes, and casts between layouts."""
 
 from __future__ import annotations

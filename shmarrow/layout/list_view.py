@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """List view layout ("ListView Layout"): an offset and a size per slot, in any order, possibly overlapping."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The buffer listing of the columnar format as a table ("Buffer Listing for Each Layout").
 
 Each row lists the buffers of a layout in order. It drives the reader and writer of record batches, structural

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffers, offsets, ranges and slices: helpers for several layouts, and checks of sizes and sequences.
 
 Creation of arrays from their parts: array classes, nulls, booleans, concatenation.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maps ("Map" in "Data Types"): lists of structs of a non-null key and an item.
 
 Physically a map is a list with 32-bit offsets ("Variable-size List Layout").

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Null layout ("Null Layout"): every slot is null, and there are no buffers."""
 
 from __future__ import annotations

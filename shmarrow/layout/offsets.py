@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Offsets of binary and list layouts: n + 1 offsets delimit n ranges of bytes or child slots."""
 
 from __future__ import annotations

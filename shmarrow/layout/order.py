@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order of values: arrays compared with one value, and their least and greatest values.
 
 Numbers, bools, times and decimals are ordered as numbers, text and binary values by their bytes, which for UTF-8 is the

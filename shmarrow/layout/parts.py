@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays from their parts, and arrays taken apart: one walk in each direction, driven by the buffer listing.
 
 Wherever arrays are stored or handed over, an array is the same few parts in the same order: a node (length and null

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Previews of arrays: a bounded number of values at any length and nesting."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixed-size primitive layout ("Fixed-size Primitive Layout"): one fixed-width value per slot.
 
 Booleans are bits. All other types (numeric, temporal, fixed-size binary) differ only in their storage dtype.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run-end encoded layout ("Run-End Encoded Layout"): the end and the value of each run of equal values.
 
 Run ``i`` covers the slots from the end of the previous run to ``run_ends[i]``. Slicing changes the array's offset and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variable-length byte ranges: gather, compare and read as words, in blocks of some thousands.
 
 All functions take the start and the length of each range, integers of shape (n,), which lie within the data. Where most

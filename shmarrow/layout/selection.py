@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Selection of slots by a boolean mask, and filling of nulls."""
 
 from __future__ import annotations

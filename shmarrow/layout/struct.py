@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Struct layout ("Struct Layout"): one child array per field, each with a slot for every slot of the struct."""
 
 from __future__ import annotations

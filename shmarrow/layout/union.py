@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Union layouts ("Union Layout"): each slot has a value of one of several children, selected by a type id.
 
 In a sparse union, each child has a slot for every slot of the union; in a dense union, offsets locate the child's slot.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Validation common to all layouts ("Physical Memory Layout"): buffers, children, nulls in non-nullable fields.
 
 The checks specific to a layout are hooks of its class: ``_check_structure``, ``_check_references``,

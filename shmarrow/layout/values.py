@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays of a given type from Python values and from ndarrays.
 
 * Python values go to the layout's class, as one list; lists are flattened into lengths and one array of elements.

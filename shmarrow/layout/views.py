@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary views as pairs of 64-bit words: writing them, and resolving them in blocks of some thousands.
 
 The first word has the length in its low half and the first four bytes of the value in its high half; the second has the

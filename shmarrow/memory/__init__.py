@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where bytes live: mapped files and shared memory objects, sources and sinks, locks and futexes, and how writers end.
 
 ``location`` resolves names and explains refusals. ``attached`` maps published objects, ``mappings`` holds the mappings,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attaching: read-only mappings of published objects.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources whose bytes are all in memory: mapped files, ``io.BytesIO``, and objects with the buffer protocol.
 
 A path, ``shm:NAME``, a Segment, ``io.FileIO`` or a buffered reader of one is mapped read-only; nothing is read or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """File operations: create, fill, link and remove the files of objects.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recognition of file formats by their first bytes, and by the suffixes of names where these say nothing."""
 
 from __future__ import annotations

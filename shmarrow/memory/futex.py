@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting on a word of shared memory, and waking who waits, by the kernel's futexes.
 
 Who waits stores 1 in a word of its own, looks for what it waits for, and sleeps while the word is 1. Who has changed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host and boot identity, memory file systems, and cgroup memory limits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mappings that survive truncation, by read leases (``fcntl(2)``, F_SETLEASE): an option, as they hold up writers.
 
 A lease lives as long as its open file, which a mapping keeps open. Who opens the file for writing, or truncates it,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The life cycle of writers: everything that is published follows these rules.
 
 Nobody sees what a writer has written until the writer ends, which it does exactly once. :meth:`Writer.close` publishes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Locations (paths and ``shm:NAME``), and errors for what the operating system refuses.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Locks on bytes of a file (``fcntl``): lock, unlock, list holders.
 
 POSIX record locks belong to the process. They are not inherited by a forked child, and released when the process ends.

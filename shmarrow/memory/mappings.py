@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """File mappings: the object behind an array, and private copy-on-write mappings of it.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources to read from and sinks to write to: what is mapped, and what is read.
 
 =======================================  ==================================  ======================

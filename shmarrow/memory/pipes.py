@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a source begins with, and pipes of data that are read at random."""
 
 from __future__ import annotations

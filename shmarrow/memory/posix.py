@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """POSIX shared memory objects where they are no files in a directory, as on macOS and the BSDs: ``shm_open``.
 
 An object has its name, and its only size, before it is whole. Its last :data:`_ROOM` bytes say what it is::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources over seekable file objects that cannot be mapped, such as ``fsspec`` files on an object store.
 
 Only the ranges that somebody needs are read, those less than :data:`MERGED_GAP` bytes apart together, up to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sequential sources: pipes, sockets, decompressing files, and other unseekable objects.
 
 Reads exactly the next message, never more, so that the caller can continue after it. Copies nothing if the object has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sinks: a path, ``shm:NAME``, a SegmentWriter, a file object, a socket.
 
 A path or a name is written with ``pwritev`` and published atomically when the sink is closed. An existing path is

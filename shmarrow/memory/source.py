@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The common interface of sources."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of a reader, a writer or a decoder: its table of transitions, its first error, and whose turn it is.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding of Python and Arrow values as Arrow objects, and decoding.
 
 Values are stored as standard Arrow IPC, readable by any implementation; nothing is pickled:

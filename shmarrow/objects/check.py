@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the values of an object are safe for other libraries, found out when it is published.
 
 Readers that trust the store then skip their check. So what is checked must be what is written: only memory that no

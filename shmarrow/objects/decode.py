@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding of stored objects, and their description without their values.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding of values, of this package, of Python and of other libraries.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kinds of values and their metadata marks."""
 
 from __future__ import annotations

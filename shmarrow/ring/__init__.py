@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings: frames of one shape, passed from one writer to many readers in shared memory.
 
 ``protocol`` has the layout of the file, ``file`` its words, locks and semaphores, ``frames`` writes and reads what is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file of a ring in a process: its control words and locks; created, opened, taken over and removed.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames in slots: record batches and tensors that are written in place, and read in place.
 
 A slot holds one message: metadata whose size never changes, and a body in which each buffer has a fixed place. The

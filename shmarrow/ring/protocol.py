@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layout of a ring's file, which ``docs/ring.md`` specifies. All integers are little-endian and unsigned."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rings: one writer passes frames of one shape to many readers, in place.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many files as one table.
 
 ``sources`` finds, recognizes and opens files and objects, and makes columns of the names of directories;

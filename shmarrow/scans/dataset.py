@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scans as datasets of pyarrow, which DuckDB, DataFusion, Polars and Ibis ask for columns and rows.
 
 Invariants:

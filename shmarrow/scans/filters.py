@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Filters on rows, in the form that pyarrow has for Parquet, evaluated by array operations.
 
 ``[("x", ">", 1), ("y", "in", ["a", "b"])]`` keeps the rows that fulfil all conditions; a list of such lists keeps those

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs: writes of a directory of files, of which readers see everything or nothing.
 
 | in the directory | what it is |

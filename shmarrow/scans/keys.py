@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys: what the names of directories such as ``day=2024-01-01`` say about all rows below them.
 
 Without a schema, a key is integers, dates or text: the first of these types that all of its texts have. A schema gives

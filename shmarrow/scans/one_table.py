@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scan: many files, streams and tables as one table, read when its rows are asked for.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scans as lazy frames of Polars: a query reads the columns, and the batches, that it needs.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sources of rows: finding files and objects by their names, recognizing and opening them.
 
 ========================================  ====================================================================

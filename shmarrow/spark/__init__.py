@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spark integration: one copy of the data per host, shared by all Python workers and other processes.
 
 :func:`share` runs inside Spark, with ``mapInArrow``: each partition becomes one object of a store, and only its

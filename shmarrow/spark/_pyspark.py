@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All uses of undocumented parts of pyspark, each with its purpose and a fallback where it is missing.
 
 Nothing else in this package uses names of pyspark that begin with an underscore, or its undocumented modules. Most of

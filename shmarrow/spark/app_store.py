@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The store of a Spark application on a host, and the owner of its objects there.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon from which Spark's Python workers are forked, with their imports preloaded.
 
 Spark runs it if ``spark.python.daemon.module`` is ``shmarrow.spark.daemon``; this setting is read when a session

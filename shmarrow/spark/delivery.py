@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delivery: the ways in which an object of the driver reaches a process.
 
 =============  =======================================  ====================================================

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files as the partitions of jobs: Python functions read them in Spark's workers, and their rows never enter the JVM.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared frames: the handles of the partitions of a DataFrame or table, and the operations on them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handles: picklable references to shared partitions; and the names of what belongs to a frame."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Host broadcast: one copy of a value per host, shared by its Python workers.
 
 Invariants:

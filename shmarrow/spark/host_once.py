@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Once per host: a value computed by the first process that uses it, and shared by all others on its host.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spark jobs: their sessions, and errors on their way from workers to the driver."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookups: columns of a shared frame for the rows of a DataFrame, by key; a join without a shuffle.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keeper of an executor: a process that owns what the executor's workers put into the store of their host.
 
 Only hosts that do not see the driver's store have keepers. The first worker of an executor that puts something there

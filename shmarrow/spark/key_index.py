@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Indexes of shared frames: rows by their keys, in any function of Python.
 
 =================  =======================================================================================

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publishing the partitions of a frame: a job whose tasks put objects and return their handles.
 
 Invariants:

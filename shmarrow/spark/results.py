@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of the results of user functions: tables and batches of any library, to our batches and to Spark's types.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sharing: frames of Spark's workers, tables of the driver, and names for both.
 
 Each partition of a DataFrame becomes one object of a store, and a row with its handle.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The readers of the data source: Spark calls them to find the schema, to plan a query, and in its workers.
 
 All of these are Python processes of Spark's own; none of them has a session. Sources and the columns of directories are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing directories of Arrow files: each job, and each batch of a stream, is a directory that appears by one rename.
 
 | in the directory | what it is |

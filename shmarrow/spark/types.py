@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of Arrow's types to Spark's, and what is required of Spark's types.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values of broadcasts and of ``once``: as objects of a store, and in the cache of a process.
 
 A store keeps what it can as it is, and all else pickled. A pickled value is a bundle: its pickle, and beside that each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A store of named objects, shared between the processes of a host in shared memory or a directory, without a server.
 
 Read ``protocol`` first: it tells the design, and declares the format. Then, from below: ``control`` maps the control

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Validation of the arguments of a store's methods: names, prefixes, sizes and times."""
 
 from __future__ import annotations

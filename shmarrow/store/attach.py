@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attaching: pinning and mapping an object of the catalog."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The catalog of a store's objects in a process: changes under the commit lock, and the catalogs that are open.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control file: its bytes, mapped by every process, and the journal, through which commits change them.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The directory of a store: located, checked and opened once; its files are opened relative to its descriptor.
 
 Invariants:

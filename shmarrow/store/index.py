@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a control file: names to slots by hash, the contents of slots, and the last events.
 
 The functions work on mapped bytes, without files or locks. Names are in a chained hash table (linear hashing: the head

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of objects and statistics of a store; nothing is pinned or marked as used."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The locks of a store: the commit lock, and pins of objects.
 
 All are record locks; see :mod:`shmarrow.memory.locks`. Invariants:

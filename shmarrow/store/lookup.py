@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lookup in a store, without a lock: its open files in this process, and what they say.
 
 Invariants:

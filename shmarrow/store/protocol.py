@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The store: its design, and its format. Read this first; ``docs/protocol.md`` specifies it in full.
 
 A store is one directory: ``control``, a file that every process maps; ``pins`` and ``commit``, empty files whose bytes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publishing: writing the bytes of an object and adding it to the store atomically.
 
 An object is written to an unnamed file, and counts once it is added: the file is linked and the object added to the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rebuilding the catalog from its slots, on first use after a reboot.
 
 After a reboot, a durable store keeps its objects, and any other is empty. No process of the previous boot is alive, so

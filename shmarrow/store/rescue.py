@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be read of a store whose catalog is damaged, or gone. It is neither opened nor changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The room of a store: what fits, eviction and collection.
 
 Invariants:

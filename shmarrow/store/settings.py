@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The settings of a store: validation, and storage in the header of the control file."""
 
 import errno

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots: all live objects of a catalog as columns, without a lock.
 
 An object replaced or renamed while the slots are copied could appear twice or not at all. So objects with events during

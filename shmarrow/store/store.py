@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The public class Store: named objects shared between the processes of a host.
 
 Invariants:

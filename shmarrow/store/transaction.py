@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A change of a store: ``with catalog.change() as change:``, which is the only way to change one.
 
 Entering takes the commit lock, among threads and among processes, and repairs what a killed process left. The methods

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for changes: a table in the control file says who waits for what, on which word of it.
 
 Invariants:

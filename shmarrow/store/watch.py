@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watching a store: the events since the last look, or the differences if that was too long ago.
 
 Invariants:

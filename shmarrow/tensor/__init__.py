@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dense and sparse tensors, one message each ("Tensor", "SparseTensor").
 
 ``element`` defines the types of the elements.

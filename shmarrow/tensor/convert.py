@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of ndarrays, columns and other libraries' tensors to tensors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dense tensors ("Tensor message"): element type, shape and strides over memory.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse tensors ("SparseTensor"): what their formats share, and a class for each.
 
 An index is a tree with a level for each dimension, in the order ``axis_order``: a node is a coordinate, and the leaves

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datasets for ``torch.utils.data.DataLoader`` over mapped files, stores and tables, shared by all workers.
 
 :class:`BatchDataset` is map-style, for samplers; :class:`IterableBatchDataset` yields whole batches, in order or

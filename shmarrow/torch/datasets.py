@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datasets for torch: map-style over rows, and iterable over batches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gathering rows of many chunks at once: one step for each buffer, instead of several for each chunk.
 
 The buffers of all chunks are read as parts of one array, which spans the addresses from the first to the last of them.

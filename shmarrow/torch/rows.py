@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of rows of files, stores and tables to tensors.
 
 The type of a column, not its values, decides whether it is a tensor or a list in every batch.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data types of Arrow (columnar format, "Data Types"; Schema.fbs), fields and schemas."""
 
 from typing import TYPE_CHECKING

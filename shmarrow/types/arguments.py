@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metadata, and conversion of the arguments of types and schemas: bools, ints, strings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The base class of all types, fields (a name, a type, nullability, metadata), and lookup of types by name.
 
 Invariants:

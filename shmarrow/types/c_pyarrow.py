@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pyarrow in place of nanoarrow, where that is not installed: the same few classes, over pyarrow's compiled callbacks.
 
 * memory for a structure is that of a capsule made by pyarrow, whose destructor releases what was moved into it;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``ArrowSchema`` of the C data interface: types, fields and schemas to and from it ("The ArrowSchema structure").
 
 The structures of the C data and stream interfaces are numpy dtypes. Export:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types that other tools accept, and the casts of all others: one table of rules per consumer.
 
 A consumer accepts every type without a rule. The first matching rule applies, at any depth, children first. The tests

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Type descriptors: each type's names and parameters in the serialized formats (Schema.fbs, "Data Types").
 
 :data:`TYPES` drives the schema reader and writer, the integration-test JSON, the C data interface's format strings,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Extension types and their registry ("Extension Types").
 
 Invariants:

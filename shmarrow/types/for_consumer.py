@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types that another tool accepts in place of others, by the rules in :mod:`shmarrow.types.consumers`.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nested and encoded types: lists, structs, maps, unions, dictionaries, run-end encoding ("Data Types").
 
 The factories are named as in pyarrow.

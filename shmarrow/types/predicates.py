@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Type predicates, named as in ``pyarrow.types``.
 
 All return False for an extension type; test its ``storage_type``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types without children: null, bool, numeric, temporal, binary and string ("Data Types").
 
 The factories are named as in pyarrow. :func:`from_numpy_dtype` gives the type for a dtype; time zones are named as in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schemas: ordered fields and metadata."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schema unification: merge fields by name, each to a type that can hold all values.
 
 This module alone decides the common type of two types; the cast checks that every value fits.

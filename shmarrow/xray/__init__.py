@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every byte of an Arrow object explained: its meaning, the chapter that defines it, and its decoded value.
 
 :func:`overview` finds the kind, the schema and the offsets of the batches, fast for objects of any size. :func:`walk`

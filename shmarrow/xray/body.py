@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every byte of a message's body: the buffers of columns and tensors, and their padding."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of the footer's blocks that read no messages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every byte of a FlatBuffer: tables, vtables, vectors, strings and padding, by the declarations in ``tables``.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions and findings, which the walk yields, and the roles of buffers.
 
 Claims on bytes become regions: sorted, with gaps filled and overlaps marked. The buffers of a record batch have their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The summary of an object: one region per message, with long lists abbreviated."""
 
 from __future__ import annotations

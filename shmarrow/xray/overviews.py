@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overview of an object without reading every message: kind, schema, positions of the batches.
 
 Messages are scanned for, and nodes and buffers of batches read, as far as an overview needs them.

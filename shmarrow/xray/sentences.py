@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explanations of all parts of an Arrow object, in plain sentences for readers who are new to the format."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The walk: regions that cover every byte of an object, in order."""
 
 from __future__ import annotations

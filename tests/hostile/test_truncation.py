@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,9 +51,9 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(1 << 26)
-    made = subprocess.run(["mkfs.ext4", "-q", str(image)], check=False, capture_output=True)
-    if made.returncode:
+    if shutil.which("mkfs.ext4") is None:
         pytest.skip("there is no mkfs.ext4")
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
     with mounted(tmp_path / "disk", "-o", "loop", str(image)) as target:
         yield target
 
@@ -117,13 +118,11 @@ def test_files_that_are_rewritten_in_place(
     path = directory / "x.arrow"
     write(path, 1)
     found, scanned = view(path), sa.scan(path, survive=True).to_table()
-    started = time.monotonic()
     if where == "another process":
         python(REWRITE[library], path)
     else:
         monkeypatch.setattr(sys, "argv", ["", str(path)])
         exec(REWRITE[library], {})
-    assert time.monotonic() - started < 30
     np.testing.assert_array_equal(found, values(1))
     np.testing.assert_array_equal(scanned["x"].to_numpy(), values(1))
     assert sa.open(path).read_all()["x"].to_pylist() == [7] * 10
@@ -141,9 +140,7 @@ def test_forked_children_keep_them_too(directory: Path) -> None:
 
     children = [forked(child) for _ in range(3)]
     time.sleep(0.5)
-    started = time.monotonic()
     python(TRUNCATE, path)
-    assert time.monotonic() - started < 20
     os.write(writing, b"123")
     assert [ended(child) for child in children] == [0, 0, 0]
     os.close(reading)

@@ -52,6 +52,12 @@ def printed(*command: str) -> list[str]:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
+def test_each_module_names_its_license() -> None:
+    paths = [*(ROOT / "shmarrow").rglob("*.py"), *ROOT.glob("*.py")]
+    line = "# SPDX-License-Identifier: " + PYPROJECT["project"]["license"] + "\n"
+    assert [path.name for path in paths if not path.read_text(encoding="utf-8").startswith(line)] == []
+
+
 @pytest.mark.processes
 def test_the_lock_has_what_the_environment_needs() -> None:
     (names,) = printed("tools/venv.sh", "names")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handles: references to objects in named memory, to pass between processes of a host instead of copies.
 
 ``objects`` finds the mapped objects behind memory and maps them again, ``columns`` and ``tensors`` describe where the

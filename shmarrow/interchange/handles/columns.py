@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serialization of arrays, batches and tables in handles, as references to objects and offsets in them.
 
 Invariants:

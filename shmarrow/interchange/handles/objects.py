@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mapped objects behind memory: found in one process, and mapped again in another.
 
 Invariants:

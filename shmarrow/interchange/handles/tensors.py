@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serialization of dense and sparse tensors in handles, as references to objects and offsets in them.
 
 Opened tensors are validated before the first view: all elements are within the bounds of their object, and the ends and

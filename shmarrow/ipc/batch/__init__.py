@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding and decoding of record batches and dictionaries ("RecordBatch message", "Dictionary Messages")."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Body compression: buffers compressed individually with LZ4 frame or ZSTD ("Compression").
 
 A compressed buffer is its decompressed size as int64, followed by the compressed bytes; a size of -1 marks a buffer

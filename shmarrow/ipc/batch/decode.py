@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Building arrays from record batches ("RecordBatch message"); ``encode`` is the inverse.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dictionaries read from messages, by id ("Dictionary Messages").
 
 A dictionary batch sets a dictionary, or with the delta flag appends to it. Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding of record batches ("RecordBatch message"), driven by the buffer listing.
 
 A payload holds the metadata and references to the body's buffers, so its size is known before anything is copied;

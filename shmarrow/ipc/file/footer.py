@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """File footers: location, contents, and the row counts in their metadata.
 
 A file starts with :data:`MAGIC`, padded to :data:`HEAD` bytes, and ends with the footer, its size and the magic.

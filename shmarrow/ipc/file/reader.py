@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reader of the file format ("IPC File Format"): random access to batches through the footer.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statistics of the record batches of a file, in the footer's metadata: what lets readers skip batches.
 
 The value of the key ``shmarrow:statistics`` is a stream of one record batch in base64, as many readers treat metadata

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writer of the file format ("IPC File Format"): magic, a stream, and a footer with the locations of its blocks."""
 
 from __future__ import annotations

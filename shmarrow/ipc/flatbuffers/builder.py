@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FlatBuffers writer on top of ``flatbuffers.Builder``, driven by the declarations in ``tables``."""
 
 from __future__ import annotations

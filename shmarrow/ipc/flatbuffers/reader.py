@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Validating FlatBuffers reader, driven by the declarations in :mod:`shmarrow.ipc.flatbuffers.tables`.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Declarations of Arrow's FlatBuffers tables; a test compares them with ``format/*.fbs``.
 
 The Type union, its tables and enums are derived from the type descriptors.

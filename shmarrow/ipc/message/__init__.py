@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encapsulated messages: framing and metadata ("Encapsulated message format")."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Framing and reading of messages ("Encapsulated message format").
 
 A message is a prefix, metadata as a FlatBuffer, padding, and a body. :func:`message_at` finds the one at an offset and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding of encapsulated messages: prefix, metadata and padding ("Encapsulated message format").
 
 The messages of one writer's batches mostly differ in numbers only: one of each shape is built with the FlatBuffers

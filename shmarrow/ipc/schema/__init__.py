@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding and decoding of types, fields and schemas ("Schema message")."""

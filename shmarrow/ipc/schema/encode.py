@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding of schemas ("Schema message").
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding of schemas, fields and types ("Schema message"), lazily; ``encode`` is the inverse.
 
 A schema of 10,000 columns is scanned with a few array operations, see :mod:`~shmarrow.ipc.schema.scan`, as far as the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes and buffers of many columns in a record batch, counted with a few array operations.
 
 Every position is checked before it is read, level by level, and the number of fields is bounded.

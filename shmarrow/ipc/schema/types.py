@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of types to and from the Type union ("Schema message"), driven by the type descriptors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectorized reading of the Field tables of wide schemas.
 
 Invariants:

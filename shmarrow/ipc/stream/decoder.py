@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sans-I/O stream decoder: bytes in, events out ("IPC Streaming Format").
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stream readers ("IPC Streaming Format"): sequential from a file object, or with random access in memory.
 
 Invariants:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of a stream after some of its messages ("IPC Streaming Format").
 
 A :class:`StreamState` is immutable, and each message gives the next one. Whoever reads a stream has one state, and

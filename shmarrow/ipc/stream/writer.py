@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stream writer, and the base class of writers ("IPC Streaming Format").
 
 Messages are written in order: schema, batches preceded by their dictionaries, end marker.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bundles: many named tensors in one file, such as model weights.
 
 A bundle is a valid Arrow IPC file. The tensor messages are stored between the schema and the only record batch, where

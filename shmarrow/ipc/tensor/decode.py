@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding of tensor messages ("Tensor (Multi-dimensional Array) Message Format").
 
 Pure functions from metadata to a header, and from a header and a body to a tensor; ``decode_sparse`` reads the bodies

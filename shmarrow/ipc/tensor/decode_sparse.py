@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding of SparseTensor bodies, by index format; same invariants as ``decode``.
 
 CSF buffer lengths are read in bytes, as the format specifies, or in elements, as Arrow C++ writes them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What dense and sparse tensor messages share: element types, shapes, ranges of buffers.
 
 Counts, products and ends are checked in Python integers, which cannot overflow.

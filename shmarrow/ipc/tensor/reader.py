@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readers of dense and sparse tensors.
 
 Invariants:

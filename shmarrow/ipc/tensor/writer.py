@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoding and writing of tensors ("Tensor (Multi-dimensional Array) Message Format").
 
 Encoding: pure functions from a tensor to a payload. Invariants:

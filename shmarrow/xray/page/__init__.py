@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture of an Arrow object: one HTML page that draws every message and buffer to scale.
 
 The page is a single self-contained file: data, style and scripts are inline, nothing is loaded, and a content security

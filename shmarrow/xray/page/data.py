@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data of a page: the messages, buffers and regions of an object, as one JSON document.
 
 A page contains positions, sizes, names, types and metadata, but no column values.
