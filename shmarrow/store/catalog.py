@@ -151,13 +151,9 @@ class Catalog(Lookup):
             # A process whose commit failed still locks the number it tried.
             if try_lock(self.commit_fd, p.OWNER_LOCKS + number, True):
                 change.owner = number
+                _owning.add(self)  # with the lock, until this process ends
                 return number
         raise InvalidData(f"the catalog of {self.directory.name!r} is damaged: owner numbers up to {number} are in use")
-
-    def becomes_owner(self, number: int) -> None:
-        """Keep an owner number, whose commit is done, and the descriptors with its lock, until this process ends."""
-        super().becomes_owner(number)
-        _owning.add(self)
 
     def owner_of(self, number: int) -> int | None:
         """Return the process id of an owner; None if it has ended, or this process has read-only access."""

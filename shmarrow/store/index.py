@@ -112,16 +112,11 @@ def parts_of(memory: Memory, entry: Entry) -> list[int] | None:
     parts: list[int] = []
     link = entry.parts
     for _ in range(slots_for(entry.name, min(entry.size, p.INLINE_MAX)) - 1 if not entry.file else 0):
-        if not 0 < link <= memory.slots or state_of(memory, link - 1) != p.UNUSED:
+        if not 0 < link <= memory.slots or memory.ints[(link - 1) * SLOT_INTS + FIRST_STATE] != p.UNUSED:
             return None
         parts.append(link - 1)
         link = memory.ints[(link - 1) * SLOT_INTS + FIRST_NEXT]
     return parts
-
-
-def state_of(memory: Memory, slot: int) -> int:
-    """Return the state of a slot."""
-    return int(memory.ints[slot * SLOT_INTS + FIRST_STATE])
 
 
 def used_at(slot: int) -> int:

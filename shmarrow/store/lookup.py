@@ -282,10 +282,6 @@ class Lookup:
         """Acquire the commit lock once, and so repair what a killed process left: the catalog does."""
         raise NotImplementedError
 
-    def becomes_owner(self, number: int) -> None:
-        """Keep an owner number, whose commit is done, until this process ends."""
-        self.owner = number
-
 
 Descriptors = dict[int, tuple[int, int]]
 """Descriptors, with device and inode of their files."""

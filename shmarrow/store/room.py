@@ -65,9 +65,7 @@ def shortfall(catalog: Catalog, change: Transaction, nbytes: int, name: bytes, r
     Otherwise return for how many bytes :func:`make_room` is to make room, without the lock.
     """
     short = change.state["bytes"] + nbytes - (catalog.settings.capacity or _UNLIMITED)
-    if short <= 0:
-        return 0
-    if replaced is not None and catalog.pins.exclude(replaced.slot):
+    if short > 0 and replaced is not None and catalog.pins.exclude(replaced.slot):
         freed = bytes_freed(catalog.directory, replaced.file, replaced.allocated, replaced.parts, Counter())
         nbytes, short = nbytes - freed, short - freed
     if short <= 0 or nbytes <= 0:

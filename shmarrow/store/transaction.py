@@ -226,7 +226,7 @@ class Transaction:
             words[_CHANGING] = 1
         catalog.control.commit(self._pieces(), catalog.settings.durable)
         if self.owner:
-            catalog.becomes_owner(self.owner)
+            catalog.owner = self.owner
         if self._told:
             catalog.waiters.wake(self._told)
         if removed:

@@ -61,7 +61,7 @@ class Waiters:
         hashes: dict[int, set[int]] = {}
         indices = self._waiting.copy().nonzero()[0].tolist()  # numpy counts twice, and others change them meanwhile
         if len(indices) > _MANY:
-            self._clear(indices[self._next % len(indices) :][:_CLEARED])
+            self.clear_dead(self._next % len(indices), _CLEARED)
             self._next += _CLEARED
         for index in indices:
             if names is not None:
@@ -72,12 +72,9 @@ class Waiters:
                     continue
             self.futexes.wake(word_of(index))
 
-    def clear_dead(self) -> None:
-        """Clear the records of waiters that have ended, which each commit would look at."""
-        self._clear(self._waiting.copy().nonzero()[0].tolist())
-
-    def _clear(self, indices: list[int]) -> None:
-        for index in indices:
+    def clear_dead(self, first: int = 0, count: int = p.WAITER_COUNT) -> None:
+        """Clear the records of waiters that have ended, which each commit would look at: some of those that wait."""
+        for index in self._waiting.copy().nonzero()[0][first:][:count].tolist():
             if self._exclusive.acquire(p.WAITER_LOCKS + index):  # nobody waits there
                 self.futexes.disarm(word_of(index))
                 self._exclusive.release(p.WAITER_LOCKS + index)
