@@ -335,7 +335,7 @@ def storage_error(error: OSError, action: str, where: str, hint: str | None = No
     return kind(error.errno or 0, reason, where=[(f"cannot {action} {where!r}",), *inner], hint=hint)
 
 
-class Settings:
+class FrozenValues:
     """Immutable named values, compared by value.
 
     Written out because ``dataclass(frozen=True, slots=True)`` adds a millisecond per class to every import.
@@ -363,7 +363,7 @@ class Settings:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be set; make another with replace()")
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Settings):
+        if not isinstance(other, FrozenValues):
             return NotImplemented
         return self is other or (type(other) is type(self) and self._values() == other._values())
 
@@ -377,7 +377,7 @@ class Settings:
         return _remake, (type(self), self._values())
 
 
-def _remake(kind: type[Settings], values: dict[str, Any]) -> Settings:
+def _remake(kind: type[FrozenValues], values: dict[str, Any]) -> FrozenValues:
     return kind(**values)
 
 
@@ -385,7 +385,7 @@ MAX_DEPTH = 96
 """Maximum nesting depth of types: operations on arrays recurse, and Python allows 1,000 nested calls by default."""
 
 
-class Limits(Settings):
+class Limits(FrozenValues):
     """Limits of a reader, beyond which it rejects input with :class:`LimitExceeded`.
 
     They bound the memory and time that malicious input could take out of proportion to its size.

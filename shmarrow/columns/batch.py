@@ -30,7 +30,7 @@ from shmarrow.types.schema import with_nulls
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from shmarrow.layout.c_array import Rows
+    from shmarrow.layout.c_array import ImportedRows
     from shmarrow.layout.struct import StructArray
 
 
@@ -471,7 +471,7 @@ def _rebuild_batch(schema: Schema, num_rows: int, columns: list[Array], metadata
     return RecordBatch(schema, num_rows, columns, metadata=metadata)
 
 
-def batch_of(rows: Rows) -> RecordBatch:
+def batch_of(rows: ImportedRows) -> RecordBatch:
     """Make a batch of the imported parts of one."""
     return RecordBatch(rows.schema, rows.num_rows, rows.columns, source=rows.source)
 

@@ -92,7 +92,7 @@ def _within(part: Any, start: int, end: int) -> Any:
     return part if not start and end == len(part) else part.slice(start, end - start)
 
 
-class Located(NamedTuple):
+class ChunkPositions(NamedTuple):
     """Rows located in chunks.
 
     Attributes
@@ -118,7 +118,7 @@ def check_range(positions: Indices, valid: Mask | None, length: int, what: str) 
     return wanted
 
 
-def locate(starts: Indices, positions: Indices, valid: Mask | None, what: str) -> Located:
+def locate(starts: Indices, positions: Indices, valid: Mask | None, what: str) -> ChunkPositions:
     """Locate positions, in any order, in chunks that start at ``starts``; IndexOutOfRange if one is beyond the end."""
     wanted = check_range(positions, valid, int(starts[-1]), what)
     numbers = np.searchsorted(starts, wanted, "right") - 1
@@ -134,7 +134,7 @@ def locate(starts: Indices, positions: Indices, valid: Mask | None, what: str) -
         back[valid] = rank
     found, first = np.unique(numbers, return_index=True)
     parts = np.split(wanted - starts[numbers], first[1:]) if len(found) else []
-    return Located(list(zip(found.tolist(), parts, strict=True)), back, valid)
+    return ChunkPositions(list(zip(found.tolist(), parts, strict=True)), back, valid)
 
 
 def split(starts: Indices, positions: Indices, valid: Mask | None) -> Iterator[tuple[int, Indices, Mask | None]]:
@@ -353,7 +353,7 @@ class ChunkedArray(WithoutOperators):
         positions, valid = checked_positions(indices)
         return self._gather(locate(self._starts, positions, valid, "column"))
 
-    def _gather(self, located: Located) -> ChunkedArray:
+    def _gather(self, located: ChunkPositions) -> ChunkedArray:
         parts = [self.chunks[number]._take(local) for number, local in located.parts]
         found = join_arrays(parts) if parts else nulls(0, self.type)
         return ChunkedArray([found if located.back is None else found._take(located.back, located.valid)], self.type)

@@ -63,7 +63,7 @@ class VariableSize(NamedTuple):
     data: Bytes
 
 
-class _Column:
+class _DraftColumn:
     """A field of the schema, or a child field.
 
     ``places`` holds (offset, size) of its buffers in the body by role, and ``arrays`` the arrays to fill by role; a
@@ -191,7 +191,7 @@ class Draft(Writer):
             self.abort()
             raise
 
-    def _map(self, column: _Column) -> None:
+    def _map(self, column: _DraftColumn) -> None:
         """Create a column's arrays; its children's exist already."""
         type = column.type
         parts = {role: self._body[start : start + size] for role, (start, size) in column.places.items()}
@@ -253,7 +253,7 @@ class Draft(Writer):
             column.arrays["validity"] = np.ones(column.length, np.bool_)
         return column.arrays["validity"]
 
-    def _column(self, path: str) -> _Column:
+    def _column(self, path: str) -> _DraftColumn:
         column = self._columns.get(path) if isinstance(path, str) else None
         if column is None:
             raise FieldNotFound(f"no column {path!r} in the draft {self.name!r}; it has {', '.join(self.columns)}")
@@ -338,13 +338,13 @@ def new_draft(
     return Draft(writer, schema, num_rows, bytes)
 
 
-def _buffers(column: _Column) -> tuple[BufferSpec, ...]:
+def _buffers(column: _DraftColumn) -> tuple[BufferSpec, ...]:
     return LISTING[column.type.layout].buffers
 
 
-def _columns(path: str, field: Field, length: int) -> Iterator[_Column]:
+def _columns(path: str, field: Field, length: int) -> Iterator[_DraftColumn]:
     """A field and its children in pre-order."""
-    column = _Column(path, field, length)
+    column = _DraftColumn(path, field, length)
     if column.type.layout not in _FILLED:
         raise Unsupported(
             f"column {path!r}: {field.type} cannot be filled in place, as its size depends on its values; "
@@ -358,7 +358,7 @@ def _columns(path: str, field: Field, length: int) -> Iterator[_Column]:
         yield from _columns(f"{path}.{child.name}", child, length * step)
 
 
-def _sizes(given: Any, columns: list[_Column]) -> dict[str, int]:
+def _sizes(given: Any, columns: list[_DraftColumn]) -> dict[str, int]:
     """Check the sizes of the columns of variable size."""
     if not isinstance(given, Mapping | None):
         raise InvalidType(f"bytes must be a mapping of columns to sizes, found {full_name(given)}")
@@ -376,7 +376,7 @@ def _sizes(given: Any, columns: list[_Column]) -> dict[str, int]:
     return checked
 
 
-def _place(plan: BodyPlan, columns: list[_Column], sizes: Mapping[str, int]) -> None:
+def _place(plan: BodyPlan, columns: list[_DraftColumn], sizes: Mapping[str, int]) -> None:
     """Assign all buffers but validity their places in the body."""
     for column in columns:
         for spec in _buffers(column):
@@ -393,7 +393,7 @@ def _place(plan: BodyPlan, columns: list[_Column], sizes: Mapping[str, int]) -> 
         raise LimitExceeded(f"expected a batch of at most {_MOST_BYTES} bytes, found one of {plan.size}")
 
 
-def _check_offsets(column: _Column) -> None:
+def _check_offsets(column: _DraftColumn) -> None:
     if "data" not in column.arrays:
         return
     offsets, size = column.arrays["offsets"], len(column.arrays["data"])

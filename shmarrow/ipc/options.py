@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from shmarrow.errors import InvalidArgument, InvalidType, Settings, full_name, shown
+from shmarrow.errors import FrozenValues, InvalidArgument, InvalidType, full_name, shown
 from shmarrow.ipc.compression import CODECS
 
 
-class IpcWriteOptions(Settings):
+class IpcWriteOptions(FrozenValues):
     """Options for writing streams, files and tensors.
 
     Attributes

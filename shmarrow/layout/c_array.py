@@ -198,7 +198,7 @@ def capsules(tree: Tree, schema: Any) -> tuple[PyCapsule, PyCapsule]:
 # --- arrays and record batches ----------------------------------------------------------------------------------
 
 
-class Batch(Protocol):
+class ExportedBatch(Protocol):
     """What the export of a :class:`~shmarrow.RecordBatch` needs of it."""
 
     num_rows: int
@@ -218,7 +218,7 @@ def array_tree(array: Any) -> Tree:
     return lay_out(make_safe(array))
 
 
-def batch_tree(batch: Batch) -> Tree:
+def batch_tree(batch: ExportedBatch) -> Tree:
     """Validate the columns of a record batch, and build its tree as a struct.
 
     Raises
@@ -259,7 +259,7 @@ def export_array(
 
 
 def export_batch(
-    batch: Batch, requested_schema: PyCapsule | None = None, **unknown: object
+    batch: ExportedBatch, requested_schema: PyCapsule | None = None, **unknown: object
 ) -> tuple[PyCapsule, PyCapsule]:
     """Implement :meth:`RecordBatch.__arrow_c_array__`."""
     if unknown:
@@ -276,7 +276,7 @@ def requested(schema: Schema, capsule: PyCapsule | None) -> Schema:
     return schema if target.equals(schema) else target
 
 
-def in_schema(batch: Batch, schema: Schema) -> Batch:
+def in_schema(batch: ExportedBatch, schema: Schema) -> ExportedBatch:
     """Cast a batch to a schema; raises the errors of :meth:`RecordBatch.cast`."""
     return batch if schema is batch._schema else batch.cast(schema)
 
@@ -497,7 +497,7 @@ def _fingerprint(address: int, type: Any) -> list[int]:
 # --- record batches ---------------------------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
+class ImportedRows(NamedTuple):
     """The parts of a record batch.
 
     Attributes
@@ -554,7 +554,7 @@ def _first_buffer(array: CArray) -> bool:
     return bool(array.buffers) and pointers_at(array.buffers, 1) != [0]
 
 
-def rows_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Rows:
+def rows_at(owner: Any, address: int, schema: Schema, importer: Importer) -> ImportedRows:
     """Read the record batch at an address; its columns are built on demand.
 
     Null structs make the values of all columns null, which copies the columns.
@@ -567,8 +567,8 @@ def rows_at(owner: Any, address: int, schema: Schema, importer: Importer) -> Row
     if array.null_count and _first_buffer(array):
         rows = importer.array(owner, address, struct_type(schema.fields))
         if rows.null_count:
-            return Rows(with_nulls(schema), array.length, rows.flatten())
-    return Rows(schema, array.length, None, _BatchColumns(owner, array, schema, importer))
+            return ImportedRows(with_nulls(schema), array.length, rows.flatten())
+    return ImportedRows(schema, array.length, None, _BatchColumns(owner, array, schema, importer))
 
 
 # --- entry points -----------------------------------------------------------------------------------------------
@@ -599,7 +599,7 @@ def array_from_capsules(schema: PyCapsule, array: PyCapsule) -> Any:
     return Importer().array(owner, owner._addr(), type)
 
 
-def rows_from_capsules(schema: PyCapsule, array: PyCapsule) -> Rows:
+def rows_from_capsules(schema: PyCapsule, array: PyCapsule) -> ImportedRows:
     """Import a record batch from two capsules; arguments and errors as :func:`array_from_capsules`.
 
     Errors within a column are raised when it is first accessed.

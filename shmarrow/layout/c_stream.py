@@ -41,7 +41,7 @@ from shmarrow.errors import (
     optional,
 )
 from shmarrow.layout.c_array import (
-    Batch,
+    ExportedBatch,
     Importer,
     Tree,
     array_from_capsules,
@@ -243,7 +243,7 @@ def export_chunks(array: Any, requested_schema: PyCapsule | None = None, **unkno
 
 
 def export_batches(
-    schema: Schema, batches: Iterable[Batch], requested_schema: PyCapsule | None = None, **unknown: object
+    schema: Schema, batches: Iterable[ExportedBatch], requested_schema: PyCapsule | None = None, **unknown: object
 ) -> PyCapsule:
     """Export batches as a stream: up front if they are few and in place, else one by one."""
     refuse(unknown)
@@ -256,7 +256,7 @@ def export_batches(
     return _one_by_one(target, chain(first, source))
 
 
-def export_all(schema: Schema, batches: Iterable[Batch]) -> PyCapsule:
+def export_all(schema: Schema, batches: Iterable[ExportedBatch]) -> PyCapsule:
     """Export batches as a stream, all up front, for a consumer that reads all of them."""
     return _at_once([batch_tree(in_schema(batch, schema)) for batch in batches], schema_schema(schema))
 
@@ -281,7 +281,7 @@ class _Exported:
     """An iterator of pyarrow batches for one consumer; after an error it raises instead of ending."""
 
     def __init__(
-        self, make: Callable[[Any], Any], schema: Schema, batches: Iterator[Batch], fail: Callable[..., None]
+        self, make: Callable[[Any], Any], schema: Schema, batches: Iterator[ExportedBatch], fail: Callable[..., None]
     ) -> None:
         self._make = make
         self._schema = schema
@@ -306,7 +306,7 @@ class _Exported:
             raise Failed(f"{type(error).__name__} while a batch was read") from None
 
 
-def _one_by_one(schema: Schema, batches: Iterable[Batch], fail: Callable[..., None] = lambda _: None) -> Any:
+def _one_by_one(schema: Schema, batches: Iterable[ExportedBatch], fail: Callable[..., None] = lambda _: None) -> Any:
     pa = optional("pyarrow")
     exported = _Exported(pa.record_batch, schema, iter(batches), fail)
     return pa.RecordBatchReader.from_batches(pa.schema(schema), exported).__arrow_c_stream__()

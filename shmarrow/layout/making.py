@@ -236,7 +236,7 @@ def items_of(values: Any, what: str) -> list[Any]:
 A = TypeVar("A")
 
 
-class _Classes(dict[str, Any]):
+class _ArrayClasses(dict[str, Any]):
     """The array class of each layout, imported on first use."""
 
     def __missing__(self, layout: str) -> Any:
@@ -246,7 +246,7 @@ class _Classes(dict[str, Any]):
         return cls
 
 
-CLASSES = _Classes()
+CLASSES = _ArrayClasses()
 
 
 def make_array(

@@ -19,7 +19,7 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import InvalidData, Limits, counted
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Offsets, extent
-from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, SLOTS, STRUCTS, TABLES, UNIONS, Slot
+from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, SLOTS, STRUCTS, TABLES, UNIONS, TableSlot
 from shmarrow.types.descriptors import TYPES, Enumeration
 from shmarrow.xray.model import EXAMINED, LONG_PADDING, Claim, Finding, Path, Region, Report, tile, zeros
 
@@ -212,7 +212,7 @@ class Flat:
         return found
 
     def _follow(
-        self, table: str, slot: Slot, position: int, offsets: Offsets, path: Path
+        self, table: str, slot: TableSlot, position: int, offsets: Offsets, path: Path
     ) -> Iterable[tuple[str, int, Path]]:
         """Claim the target of a field; if it is a table, return it instead."""
         buffer = self._buffer
@@ -298,7 +298,7 @@ class Flat:
         table = claim.name.removeprefix("string ").partition(".")[0]
         return self._text(claim), chapter_of(table), self._string(claim.start)
 
-    def _value(self, table: str, slot: Slot, at: int) -> Any:
+    def _value(self, table: str, slot: TableSlot, at: int) -> Any:
         """Decode a field at an absolute offset to a JSON-serializable value."""
         data, kind = self._data, slot.kind
         if kind in SCALARS:
@@ -368,11 +368,11 @@ def padding(
     return Region(start, end, "padding", what, label, chapter)
 
 
-def _has(offsets: Offsets, slot: Slot) -> bool:
+def _has(offsets: Offsets, slot: TableSlot) -> bool:
     return slot.number < len(offsets) and offsets[slot.number] != 0
 
 
-def _member(table: str, slot: Slot, tag: int) -> Any:
+def _member(table: str, slot: TableSlot, tag: int) -> Any:
     """Return the name of a union's member."""
     members = UNIONS[SLOTS[table][slot.number + 1].kind[6:]]
     return members[tag - 1] if 0 < tag <= len(members) else tag

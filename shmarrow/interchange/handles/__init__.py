@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 from shmarrow.columns import ChunkedArray, RecordBatch, Table
 from shmarrow.errors import (
     DEFAULT_LIMITS,
+    FrozenValues,
     InvalidArgument,
     InvalidData,
     InvalidType,
-    Settings,
     ShmarrowError,
     full_name,
     printable,
@@ -30,7 +30,7 @@ from shmarrow.memory import boot_id, host_name, open_source
 T = TypeVar("T")
 
 
-class Handle(Settings, Generic[T]):
+class Handle(FrozenValues, Generic[T]):
     """The location of an object in shared memory or mapped files; made by :func:`handle`.
 
     A handle is small, immutable, hashable and picklable. It keeps nothing alive: :meth:`open` works as long as the

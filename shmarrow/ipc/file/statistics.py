@@ -41,7 +41,7 @@ BOUND = 64
 """Bytes of text and binary values that bounds have at most."""
 
 
-class Measured(NamedTuple):
+class ColumnBounds(NamedTuple):
     """The statistics of one column of one batch.
 
     Attributes
@@ -106,13 +106,13 @@ class Collector:
                     if not has_statistics(schema.field(i).type):
                         raise InvalidArgument(f"values of {schema.field(i).type} have more than {BOUND} bytes")
         self._schema = schema
-        self._measured: list[list[Measured]] = []
+        self._measured: list[list[ColumnBounds]] = []
 
-    def measure(self, batch: RecordBatch) -> list[Measured]:
+    def measure(self, batch: RecordBatch) -> list[ColumnBounds]:
         """Measure a batch; :meth:`add` takes what this returns once the batch is written."""
         return [measured(batch.column(i)) for i in self.columns]
 
-    def add(self, columns: list[Measured]) -> None:
+    def add(self, columns: list[ColumnBounds]) -> None:
         """Add the statistics of the next batch."""
         self._measured.append(columns)
 
@@ -126,11 +126,11 @@ class Collector:
         return base64.b64encode(buffer.getvalue())
 
 
-def measured(column: Any) -> Measured:
+def measured(column: Any) -> ColumnBounds:
     """Measure a column, whose type has an order."""
     missing = column._logical_nulls()
     least, greatest, nan = extremes(column, BOUND)
-    return Measured(0 if missing is None else int(missing.sum()), _cut(least, False), _cut(greatest, True), nan)
+    return ColumnBounds(0 if missing is None else int(missing.sum()), _cut(least, False), _cut(greatest, True), nan)
 
 
 def _cut(bound: Any, up: bool) -> Array:
@@ -167,7 +167,7 @@ def _bytes_above(data: bytes) -> bytes | None:
 # --- as a record batch --------------------------------------------------------------------------------------------
 
 
-def _column(rows: Sequence[Measured]) -> Array:
+def _column(rows: Sequence[ColumnBounds]) -> Array:
     counts = np.array([row.nulls for row in rows], np.int64)
     parts = {
         "nulls": make_array(int64(), len(rows), [None, frozen(counts)], 0),
@@ -184,9 +184,11 @@ def _parts(statistics: RecordBatch, name: str) -> dict[str, Any]:
     return {field.name: child for field, child in zip(column.type.fields, column.flatten(), strict=True)}
 
 
-def _row(parts: dict[str, Any], row: int) -> Measured:
+def _row(parts: dict[str, Any], row: int) -> ColumnBounds:
     nan = "nan" in parts and bool(parts["nan"].values[row])
-    return Measured(int(parts["nulls"].values[row]), parts["least"].slice(row, 1), parts["greatest"].slice(row, 1), nan)
+    return ColumnBounds(
+        int(parts["nulls"].values[row]), parts["least"].slice(row, 1), parts["greatest"].slice(row, 1), nan
+    )
 
 
 def decode(value: bytes, schema: Schema, batches: int, limits: Limits) -> RecordBatch:

@@ -22,7 +22,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes, DType, NDArray
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits
-from shmarrow.ipc.flatbuffers.tables import SCALARS, SLOTS, STRUCTS, TABLES, UNIONS, Slot
+from shmarrow.ipc.flatbuffers.tables import SCALARS, SLOTS, STRUCTS, TABLES, UNIONS, TableSlot
 
 _U1 = struct.Struct("<B").unpack_from
 _U2 = struct.Struct("<H").unpack_from
@@ -355,11 +355,11 @@ _Slot = tuple[int, int, _Read, Any]
 """A slot's number, its size in the table, its reader function, and that function's argument."""
 
 
-def _compile(slots: tuple[Slot, ...]) -> dict[str, _Slot]:
+def _compile(slots: tuple[TableSlot, ...]) -> dict[str, _Slot]:
     return {slot.name: (slot.number, slot.size, *_how(slot)) for slot in slots}
 
 
-def _how(slot: Slot) -> tuple[_Read, Any]:
+def _how(slot: TableSlot) -> tuple[_Read, Any]:
     kind = slot.kind
     inner = kind[1:-1] if kind[0] == "[" else None
     if kind in SCALARS:

@@ -143,7 +143,7 @@ these, or ``union`` with the union's name; a union takes two slots, its tag firs
 """
 
 
-class Slot(NamedTuple):
+class TableSlot(NamedTuple):
     """A slot of a table.
 
     Attributes
@@ -165,15 +165,15 @@ class Slot(NamedTuple):
     default: Any = None
 
 
-def _numbered(table: tuple[tuple[Any, ...], ...]) -> tuple[Slot, ...]:
-    slots: list[Slot] = []
+def _numbered(table: tuple[tuple[Any, ...], ...]) -> tuple[TableSlot, ...]:
+    slots: list[TableSlot] = []
     for name, kind, *default in table:
         if kind.startswith("union "):
-            slots.append(Slot(len(slots), f"{name}_type", "u1", 1, 0))
+            slots.append(TableSlot(len(slots), f"{name}_type", "u1", 1, 0))
         dtype = SCALARS.get(kind) or STRUCTS.get(kind)
-        slots.append(Slot(len(slots), name, kind, 4 if dtype is None else dtype.itemsize, *default))
+        slots.append(TableSlot(len(slots), name, kind, 4 if dtype is None else dtype.itemsize, *default))
     return tuple(slots)
 
 
-SLOTS: dict[str, tuple[Slot, ...]] = {name: _numbered(table) for name, table in TABLES.items()}
+SLOTS: dict[str, tuple[TableSlot, ...]] = {name: _numbered(table) for name, table in TABLES.items()}
 """The slots of each table, by number."""

@@ -45,7 +45,7 @@ def read_sparse(message: Message, body: Bytes, where: str) -> Any:
         raise recast(InvalidData, error) from None
 
 
-class _Index(NamedTuple):
+class _SparseIndex(NamedTuple):
     """The index of a sparse tensor, as its constructor takes it."""
 
     form: str
@@ -54,7 +54,7 @@ class _Index(NamedTuple):
     is_canonical: bool = False
 
 
-def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
+def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _SparseIndex:
     dtype = _int_type(index["indicesType"], where)
     offset, end = buffer_range(index["indicesBuffer"], len(body), f"{where}: the coordinates")
     vector = index["indicesStrides"]
@@ -63,10 +63,10 @@ def _read_coo(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
         raise InvalidData(f"{where}: the coordinates must be a matrix, found {len(strides)} strides")
     check_reach((count, len(shape)), strides, dtype.itemsize, end - offset, f"{where}: the coordinates")
     indices = np.ndarray((count, len(shape)), dtype, body, offset, strides if count else None)
-    return _Index("COO", [indices], is_canonical=index["isCanonical"])
+    return _SparseIndex("COO", [indices], is_canonical=index["isCanonical"])
 
 
-def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
+def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _SparseIndex:
     axis = index["compressedAxis"]
     if axis not in _AXES:
         raise InvalidData(f"{where}: the compressed axis must be one of {sorted(_AXES)}, found {axis}")
@@ -75,7 +75,7 @@ def _read_csx(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
     starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
     indptr = _array(index["indptrBuffer"], starts, shape[axis] + 1, body, f"{where}: indptr")
     indices = _array(index["indicesBuffer"], nodes, count, body, f"{where}: the indices")
-    return _Index(_AXES[axis], [indptr, indices])
+    return _SparseIndex(_AXES[axis], [indptr, indices])
 
 
 _AXES = {
@@ -84,7 +84,7 @@ _AXES = {
 }
 
 
-def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _Index:
+def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> _SparseIndex:
     starts, nodes = _int_type(index["indptrType"], where), _int_type(index["indicesType"], where)
     ptr_buffers, node_buffers, order = index["indptrBuffers"], index["indicesBuffers"], index["axisOrder"]
     counts = [0 if vector is None else len(vector) for vector in (ptr_buffers, node_buffers, order)]
@@ -107,7 +107,7 @@ def _read_csf(index: Any, shape: Shape, count: int, body: Bytes, where: str) -> 
         _array((offset, size * nodes.itemsize), nodes, size, body, f"{where}: the indices of level {level}")
         for level, ((offset, _), size) in enumerate(zip(levels, sizes, strict=True))
     ]
-    return _Index("CSF", indptr + indices, order.tolist())
+    return _SparseIndex("CSF", indptr + indices, order.tolist())
 
 
 def counts_elements(ptrs: list[tuple[int, int]], levels: list[tuple[int, int]], count: int) -> bool:
@@ -164,7 +164,7 @@ def _array(buffer: Any, dtype: DType, count: int, body: Bytes, what: str) -> NDA
     return np.ndarray((count,), dtype, body, offset)
 
 
-_INDEXES: dict[Any, Callable[[Any, Shape, int, Bytes, str], _Index]] = {
+_INDEXES: dict[Any, Callable[[Any, Shape, int, Bytes, str], _SparseIndex]] = {
     "SparseTensorIndexCOO": _read_coo,
     "SparseMatrixIndexCSX": _read_csx,
     "SparseTensorIndexCSF": _read_csf,
