@@ -401,7 +401,7 @@ class SparseTensor(AnyTensor):
         return self._convert(FORMS["CSF"], index_type, axis_order)
 
     def to_dense(self) -> NDArray:
-        """Convert to a dense ndarray; duplicates are added up.
+        """Convert to a dense ndarray; duplicates are added up, in their own type: integers wrap.
 
         Raises
         ------

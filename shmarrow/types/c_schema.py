@@ -539,7 +539,8 @@ def _type(schema: CSchema, depth: int) -> DataType:
             raise InvalidData(f"the format string {shown(text)} is not UTF-8") from None
         except InvalidArgument as error:
             if text.startswith(b"_pl"):
-                raise Unsupported(f"{shown(text)} is polars' own: cast Int128 to Int64 or Decimal in polars") from None
+                name = {b"_pli128": "Int128", b"_plu128": "UInt128"}.get(text, "it")
+                raise Unsupported(f"{shown(text)} is polars' own: cast {name} to Int64 or Decimal in polars") from None
             raise Unsupported(f"no type for the ArrowSchema {shown(text)}: {error.message}", hint=error.hint) from None
         assert type is not None
     if not schema.dictionary:

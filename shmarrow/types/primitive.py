@@ -161,7 +161,8 @@ class IntType(FixedWidthType, members=("Int",)):
 
     def __init__(self, bits: int, signed: bool) -> None:
         if bits not in (8, 16, 32, 64):
-            raise InvalidArgument(f"an integer type must have 8, 16, 32 or 64 bits, found {bits}")
+            hint = "cast Int128 and UInt128 to Int64 or Decimal in polars" if bits == 128 else None
+            raise InvalidArgument(f"an integer type must have 8, 16, 32 or 64 bits, found {bits}", hint=hint)
         self._set(bits=bits, signed=signed)
         self._set_dtypes()
 

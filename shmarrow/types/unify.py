@@ -121,6 +121,8 @@ def _plain(type: Any) -> Any:
         return ListType(type.value_field.with_type(_plain(type.value_type)))
     if isinstance(type, StructType):
         return StructType([field.with_type(_plain(field.type)) for field in type.fields])
+    if isinstance(type, MapType):
+        return MapType(type.entries_field.with_type(_plain(type.entries_field.type)), type.keys_sorted)
     return type
 
 

@@ -199,7 +199,12 @@ def in_schema(batch: RecordBatch, schema: Schema, adapt: bool) -> RecordBatch:
     """
     if batch._schema.equals(schema):
         return batch
-    alike = adapt and batch.schema.names == schema.names and all(map(same_values, batch.schema.types, schema.types))
-    if alike and not any(map(names_other_values, batch.schema, schema)):
-        return batch.cast(schema)
-    raise InvalidType(f"the batch does not fit the writer's schema: {difference(batch.schema, schema)}")
+    found = batch.schema
+    if adapt and found.names == schema.names:
+        pairs = list(zip(found, schema, strict=True))
+        differ = [not same_values(own.type, its.type) or names_other_values(own, its) for own, its in pairs]
+        if not any(differ):
+            return batch.cast(schema)
+        # The error names what differs, not what would be cast.
+        found = Schema([own if other else its for (own, its), other in zip(pairs, differ, strict=True)])
+    raise InvalidType(f"the batch does not fit the writer's schema: {difference(found, schema)}")

@@ -1,4 +1,4 @@
-"""Enums of Polars, whose fields list their categories: rows under the list of others would be other values."""
+"""What Polars writes: Enums whose fields list their categories, text in other layouts, integers of 128 bits."""
 
 from __future__ import annotations
 
@@ -73,3 +73,32 @@ def test_a_schema_without_the_list_takes_all(tmp_path: Path) -> None:
         scan = sa.scan(str(tmp_path / "?.arrow"), schema=sa.schema({"e": type}))
         assert pl.DataFrame(sa.table(scan))["e"].cast(pl.String).to_list() == ["x", "y", "z", "y"]
         assert scan.to_polars().collect()["e"].cast(pl.String).to_list() == ["x", "y", "z", "y"]
+
+
+def test_an_error_of_a_writer_names_the_column_that_differs(tmp_path: Path) -> None:
+    """Not one whose text has another layout, which would be cast."""
+    frame = pl.DataFrame({"text": ["a"], "number": pl.Series([1], dtype=pl.Int32)})
+    schema = sa.schema({"text": sa.string(), "number": sa.int64()})
+    with (
+        pytest.raises(sa.InvalidType, match="column 'number' is int32, expected int64"),
+        sa.ipc.new_stream(tmp_path / "x", schema) as writer,
+    ):
+        writer.write(frame)
+
+
+def test_maps_of_text_are_cast_like_lists_of_text(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    views = pa.table({"m": pa.array([[("k", "v")], None], pa.map_(pa.string_view(), pa.string_view()))})
+    with sa.ipc.new_stream(tmp_path / "x", sa.schema({"m": sa.map_(sa.string(), sa.string())})) as writer:
+        writer.write(views)
+    assert sa.open(tmp_path / "x").read_all()["m"].to_pylist() == [[("k", "v")], None]
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("Int128", "Int128"), ("UInt128", "UInt128")])
+def test_integers_of_128_bits_are_refused_with_what_to_do(tmp_path: Path, dtype: str, name: str) -> None:
+    frame = pl.DataFrame({"x": pl.Series([1], dtype=getattr(pl, dtype))})
+    with pytest.raises(sa.ShmarrowError, match=f"cast {name} to Int64 or Decimal in polars"):
+        sa.table(frame).schema.field(0)
+    frame.write_ipc(tmp_path / "x.arrow")
+    with pytest.raises(sa.ShmarrowError, match="cast Int128 and UInt128 to Int64 or Decimal in polars"):
+        sa.open(tmp_path / "x.arrow").read_all()["x"].to_pylist()
