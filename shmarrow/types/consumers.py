@@ -197,6 +197,13 @@ def _over_plain(type: Any) -> DataType:
     return nested.dictionary(type.index_type, _plain(type.value_type), type.ordered)
 
 
+def _of_binary(type: Any) -> DataType:
+    fields = [field.with_type(primitive.binary()) for field in type.fields]
+    if type.layout == "fixed_size_list":
+        return nested.list_(fields[0], type.list_size)
+    return (nested.large_list if type.layout.startswith("large") else nested.list_)(fields[0])
+
+
 _DICTIONARY_OF_VIEWS = Rule(
     "dictionary", _over_plain, "a dictionary of plain values",
     lambda t: kind_of(t.value_type) in ("string_view", "binary_view"), "of views",
@@ -295,6 +302,10 @@ CONSUMERS: dict[str, Consumer] = {
     "pandas": Consumer(
         "pandas",
         (
+            Rule(
+                "list large_list fixed_size_list list_view large_list_view", _of_binary, "lists of binary",
+                lambda t: kind_of(t.value_type) == "fixed_size_binary", "of fixed_size_binary",
+            ),
             _VIEWS,
             _LIST_VIEWS,
             _RUNS,

@@ -350,3 +350,14 @@ def test_readers_cast_each_batch_as_it_is_read(tmp_path: Any) -> None:
         next(source)
     with pytest.raises(sa.InvalidArgument, match="expected one of"):
         file.for_consumer("nobody")
+
+
+@pytest.mark.parametrize(
+    "type", [sa.list_(sa.binary(3)), sa.large_list(sa.binary(3)), sa.list_(sa.binary(3), 2), sa.list_view(sa.binary(3))]
+)
+def test_pandas_has_lists_of_bytes_of_one_width(type: Any) -> None:
+    """pyarrow converts lists of other bytes only."""
+    pytest.importorskip("pandas")
+    column = sa.array([[b"abc", None], None], type)
+    for values in (column.to_pandas(), sa.table({"x": column}).to_pandas()["x"]):
+        assert [None if value is None else list(value) for value in values] == [[b"abc", None], None]
