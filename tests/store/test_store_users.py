@@ -146,7 +146,7 @@ def test_a_name_that_another_user_planted_is_refused(shm_name: str) -> None:
 
 
 def test_planted_files_are_errors_and_nothing_hangs(folder: Path) -> None:
-    """In a store of Eve's that Alice trusts, which takes trust=True: anything may be wrong, and each call ends."""
+    """In a store of Eve's that Alice trusts, which takes accept_users=True: anything may be wrong, and each call ends."""
     planting = """
     def do():
         shutil.rmtree(where, True)
@@ -295,7 +295,7 @@ def test_readers_block_nobody(shm_name: str, mode: int) -> None:
     assert store.stats().removed == store.stats().pinned == 0
     store.destroy()
     """
-    other = "store = sa.Store(where, unchecked=True)\nresult = store.get('a')[999], store.names()"
+    other = "store = sa.Store(where, accept_users=True)\nresult = store.get('a')[999], store.names()"
     with lab.child(tools(code), uid=ALICE, gid=GROUP, where=shm_name, mode=mode) as owner:
         assert owner.hear() == "ready"
         who = {"uid": BOB, "groups": [GROUP]} if mode == 0o640 else {"uid": EVE}
