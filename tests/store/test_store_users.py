@@ -146,7 +146,7 @@ def test_a_name_that_another_user_planted_is_refused(shm_name: str) -> None:
 
 
 def test_planted_files_are_errors_and_nothing_hangs(folder: Path) -> None:
-    """In a store of Eve's that Alice trusts, which takes accept_users=True: anything may be wrong, and each call ends."""
+    """In a store of Eve's that Alice accepts by accept_users=True: anything may be wrong, and each call ends."""
     planting = """
     def do():
         shutil.rmtree(where, True)
