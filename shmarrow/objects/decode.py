@@ -58,7 +58,8 @@ def decode(segment: Segment, unchecked: bool = False) -> Stored:
         from shmarrow.ipc.tensor.bundle import load_tensors
 
         return load_tensors(segment)
-    return _taken(file.schema, file.read_all(), metadata)
+    batches: list[Any] = [file.batch(number) for number in range(len(file.footer.batches))]
+    return _taken(file.schema, batches, metadata)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------

@@ -87,15 +87,10 @@ class FileBatches:
 
     def batch(self, number: int) -> RecordBatch | None:
         blocks = self.footer.batches
-        return self._read(number, blocks[number]) if number < len(blocks) else None
-
-    def read_all(self) -> list[RecordBatch]:
-        """All batches with all columns."""
-        return [self._read(number, block) for number, block in enumerate(self.footer.batches)]
-
-    def _read(self, number: int, block: Any) -> RecordBatch:
+        if number >= len(blocks):
+            return None
         where = f"{self.name}: batch {number}"
-        message, body = self._message(block, where)
+        message, body = self._message(blocks[number], where)
         return open_batch(message, body, self.schema, self, where, self.limits)
 
     def count_rows(self) -> int:
