@@ -174,7 +174,7 @@ def _ignored(given: Mapping[str, str]) -> Iterator[None]:
             raise
     except InvalidData as error:
         if not flag(given, "ignoreCorruptFiles"):
-            error.hint = error.hint or (
+            error.hint = (
                 '.option("pathGlobFilter", "*.arrow") reads the files of such names, and '
                 '.option("ignoreCorruptFiles", True) leaves out what cannot be read'
             )
