@@ -107,10 +107,11 @@ def _attached(handle: PartitionHandle, computed: PartitionHandle) -> Table:
     if computed.name != handle.name:
         with suppress(StorageError):
             return handle.attach()
-        if not handle.digest or computed.digest != handle.digest:
-            raise _lost(handle)
     _be_patient(computed)
-    return computed.attach()
+    table = computed.attach()
+    if computed.name != handle.name and (computed.digest or computed.with_digest().digest) != handle.digest:
+        raise _lost(handle)
+    return table
 
 
 def _lost(handle: PartitionHandle) -> ObjectNotFound:
