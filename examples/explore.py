@@ -41,7 +41,7 @@ def write_rides(path: Path, batches: int, rows: int) -> None:
 
 def summary(spark: Any, path: Path) -> list[tuple[str, int, float]]:
     """For each city the rides and the longest of them, by Spark SQL, which reads two of the columns."""
-    rides = spark.read.format("shmarrow").option("columns", "city,distance").load(str(path))
+    rides = spark.read.format("shmarrow").schema("city string, distance double").load(str(path))
     found = rides.groupBy("city").agg({"*": "count", "distance": "max"}).orderBy("city")
     return [(row["city"], row["count(1)"], row["max(distance)"]) for row in found.collect()]
 

@@ -266,7 +266,7 @@ def locks(bench: Bench) -> None:
         "collect": store.collect,
         "delete": lambda: ([store.delete(name) for name in last], side.fill(last, SMALL)),
         "delete(prefix=) of 1,000": lambda: (
-            store.put_many(dict.fromkeys(thousand, SMALL), overwrite=True),
+            [store.put(name, SMALL, overwrite=True) for name in thousand],
             store.delete(prefix="many/"),
         ),
         "delete(prefix=) of 10,000": lambda: store.delete(prefix=f"object-00{next(tens)}"),

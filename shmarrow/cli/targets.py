@@ -33,6 +33,7 @@ from shmarrow.scans.sources import (
     leads_to_one,
     open_fragment,
     the_one,
+    without_others,
 )
 
 ROWS = ("file", "stream", "other rows")
@@ -198,7 +199,8 @@ def many_sources(arguments: argparse.Namespace, word: str) -> list[Fragment] | N
     if words == ["-"]:
         return None
     with _hints(word):
-        fragments = [fragment for each in words for fragment in find(each, None, arguments.trust)]
+        parts = [without_others(each, find(each, None, arguments.trust))[0] for each in words]
+    fragments = [fragment for part in parts for fragment in part]
     return None if leads_to_one(word, fragments) else fragments
 
 

@@ -167,14 +167,18 @@ def _store(where: str, accept_users: bool) -> Store:
 
 
 def find_arrow(source: Any, names: str | Iterable[str] | None = None) -> tuple[list[Fragment], list[str]]:
-    """Find everything that a source leads to, by absolute names, and name what is left out of directories.
-
-    These are files with the suffix of another format that do not begin as Arrow data do. Errors as :func:`find`.
-    """
+    """Find everything that a source leads to, by absolute names, and name what :func:`without_others` leaves out."""
     if names is None and isinstance(source, (list, tuple)) and not _are_batches(source):
         parts = [find_arrow(part) for part in source]
         return [fragment for part, _ in parts for fragment in part], [name for _, part in parts for name in part]
-    fragments = [fragment.absolute() for fragment in find(source, names)]
+    return without_others(source, [fragment.absolute() for fragment in find(source, names)])
+
+
+def without_others(source: Any, fragments: list[Fragment]) -> tuple[list[Fragment], list[str]]:
+    """What was found, and the names of files that are left out.
+
+    These are, in a directory, those with the suffix of another format that do not begin as Arrow data do.
+    """
     others: list[str] = []
     if is_location(source) and os.path.isdir(os.path.expanduser(source)):
         others = [
