@@ -359,5 +359,7 @@ def save(spark: Any, where: str) -> None:
 def test_a_directory_is_written_by_both_hosts(two_hosts: Any, cluster: Any) -> None:
     shared = cluster.shared / "written"
     two_hosts.run(save, str(shared), timeout=120)
-    found = [pa.ipc.open_file(path.read_bytes()).read_all()["id"].to_pylist() for path in sorted(shared.glob("part-*"))]
+    found = [
+        pa.ipc.open_file(path.read_bytes()).read_all()["id"].to_pylist() for path in sorted(shared.glob("job-*/part-*"))
+    ]
     assert found == [[0, 1], [2, 3], [4, 5], [6, 7]]
