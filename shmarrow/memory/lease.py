@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 import _thread
+import atexit
 import ctypes
 import errno
 import fcntl
@@ -132,10 +133,24 @@ def _started() -> int:
     """Start the helper if there is none; returns its number in the kernel."""
     if _helper is None:
         ready = threading.Event()
-        threading.Thread(target=_help, args=(ready,), name="shmarrow-lease", daemon=True).start()
+        thread = threading.Thread(target=_help, args=(ready,), name="shmarrow-lease", daemon=True)
+        thread.start()
         ready.wait()
+        atexit.register(_stop, thread)
     assert _helper is not None
     return _helper[0]
+
+
+def _stop(thread: threading.Thread) -> None:
+    """End the helper before the interpreter does, whose modules it uses."""
+    global _helper
+    atexit.unregister(_stop)
+    with _lock:
+        helper, _helper = _helper, None
+        if helper is not None:
+            signal.pthread_kill(helper[1], _SIGNAL)
+    if helper is not None:
+        thread.join()
 
 
 def _help(ready: threading.Event) -> None:
@@ -148,13 +163,13 @@ def _help(ready: threading.Event) -> None:
     while _helper:
         signal.sigwaitinfo(signals)
         with _lock:
+            if _helper is None or not _held:
+                _helper = None
+                return
             with open("/proc/locks", encoding="ascii") as locks:
                 breaking = {_file(line) for line in locks if " LEASE " in line and " BREAKING " in line}
             for address in [address for address, held in _held.items() if held.file in breaking]:
                 _replace(address, _held.pop(address).size)
-            if not _held:
-                _helper = None
-                return
         _sweep()
 
 

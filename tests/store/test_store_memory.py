@@ -59,7 +59,7 @@ def test_full_memory_is_an_error(shm_name: str, tmp_path: Path) -> None:
                 writer.write(batch)
 
     until_full("small", lambda name: store.put(name, big))
-    until_full("tiny", lambda name: put_all(store, {f"{name}-{i}": b"x" * 40_000 for i in range(20)}))
+    until_full("tiny", lambda name: [store.put(f"{name}-{i}", b"x" * 40_000) for i in range(20)])
     until_full("large", lambda name: store.put(name, large))
     until_full("created", fill)
     until_full("written", write)
