@@ -301,7 +301,9 @@ def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Collect
 
 
 @contextmanager
-def progress_line(text: str, total: int | None, format: Callable[[int], str] = str) -> Iterator[Callable[..., None]]:
+def progress_line(
+    text: str, total: int | None, format: Callable[[int], str] = str, unit: str = ""
+) -> Iterator[Callable[..., None]]:
     """A line of progress on standard error, if that is a terminal; it is removed at the end.
 
     Parameters
@@ -312,6 +314,8 @@ def progress_line(text: str, total: int | None, format: Callable[[int], str] = s
         The final value; None if unknown.
     format : callable
         Formats the values.
+    unit : str
+        What is counted.
 
     Yields
     ------
@@ -321,14 +325,18 @@ def progress_line(text: str, total: int | None, format: Callable[[int], str] = s
     if not sys.stderr.isatty():
         yield lambda done, total=None: None
         return
-    shown = 0.0
+    shown, started = 0.0, time.monotonic()
 
     def show(done: int, total: int | None = total) -> None:
         nonlocal shown
         now = time.monotonic()
         if now - shown >= _TICK or done == total:
             shown = now
-            sys.stderr.write(f"{_WIPE}{text}: {format(done)}{f' of {format(total)}' if total else ''}")
+            said = f"{text}: {format(done)}{f' of {format(total)}' if total else ''}{unit and f' {unit}'}"
+            if total and done:
+                left = (now - started) * (total - done) / done
+                said += f", {100 * done // total} %{f', {time_text(left)} left' if left >= 1 else ''}"
+            sys.stderr.write(_WIPE + said)
             sys.stderr.flush()
 
     try:

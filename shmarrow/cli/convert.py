@@ -54,7 +54,8 @@ def convert(arguments: argparse.Namespace) -> int:
 
     name = arguments.target
     with ExitStack() as stack:
-        progress = stack.enter_context(progress_line(f"{printable(arguments.source)} → {printable(name)}", None))
+        text = f"{printable(arguments.source)} → {printable(name)}"
+        progress = stack.enter_context(progress_line(text, None, unit="rows"))
         try:
             made = interchange.convert(
                 pipe_in(arguments.source, stack) or arguments.source,

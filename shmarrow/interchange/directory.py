@@ -33,6 +33,7 @@ from shmarrow.errors import (
     InvalidArgument,
     InvalidType,
     ObjectExists,
+    ObjectNotFound,
     at,
     shown,
     storage_error,
@@ -105,7 +106,7 @@ class Directory:
         self._is_there = os.path.isdir(self._path)
         if has_store(self._path):
             raise InvalidArgument(f"{where!r} is a store; Store.put writes objects of it")
-        if os.path.lexists(self._path) and not self._is_there:
+        if os.path.lexists(self._path) and not os.path.isdir(self._path):  # another write may make it at any time
             raise ObjectExists(errno.EEXIST, f"cannot write a directory {where!r}: it is a file")
         if self._is_there and mode == "error" and any(name[0] not in "._" for name in os.listdir(self._path)):
             hint = 'mode="append" adds files, mode="overwrite" replaces those that are there'
@@ -114,13 +115,18 @@ class Directory:
             self._check_append()
         self._mode = mode
 
-    def _check_append(self) -> None:
+    def _check_append(self, tries: int = 20) -> None:
         """Check that the files that are there have the same columns, and their directories the same keys."""
-        there = find(self._path)
-        if not there:
-            return
-        with at(str(there[0])):
-            before = open_fragment(there[0], DEFAULT_LIMITS).schema
+        try:
+            there = find(self._path)
+            if not there:
+                return
+            with at(str(there[0])):
+                before = open_fragment(there[0], DEFAULT_LIMITS).schema
+        except ObjectNotFound:  # removed by an overwrite that ends now
+            if not tries:
+                raise
+            return self._check_append(tries - 1)
         keys, mine = [name for name, _ in there[0].keys], self._rows.schema
         partition = self._partition
         if keys != partition:

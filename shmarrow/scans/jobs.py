@@ -30,6 +30,9 @@ from pathlib import Path
 REPLACES = "_replaces"
 """A file in the directory of a job that replaces others: their paths from the directory above, between NULs."""
 
+_TRIES = 1000
+"""How often other jobs may remove the directory of all that are written, before this one is in it."""
+
 
 def new_job() -> str:
     """An identifier for a job, unique and in the order of time."""
@@ -45,9 +48,11 @@ def temporary(directory: str, work: str) -> str:
 def begin(directory: str, work: str) -> str:
     """Make the directory in which a job writes, and return its path."""
     path = temporary(directory, work)
-    try:
-        os.makedirs(path, exist_ok=True)
-    except FileNotFoundError:  # another job has just removed the one above, which was empty
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):  # another job has just removed the one above, which was empty
+            os.makedirs(path, exist_ok=True)
+            break
+    else:
         os.makedirs(path, exist_ok=True)
     return path
 

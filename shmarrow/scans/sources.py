@@ -31,7 +31,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from shmarrow import capsules, memory
 from shmarrow.columns import several
@@ -62,6 +62,8 @@ from shmarrow.store.protocol import CONTROL
 if TYPE_CHECKING:
     from shmarrow.memory import Segment
     from shmarrow.store import Store
+
+K = TypeVar("K")
 
 
 class Fragment(NamedTuple):
@@ -471,13 +473,19 @@ def the_one(where: Any, accept_users: bool = False) -> Fragment:
     raise InvalidArgument(f"{decoded(where)!r} leads to {count}", hint="shmarrow.scan reads them as one table")
 
 
-def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, unchecked: bool = False) -> Any:
+@overload
+def open(where: Any, *, kind: None = None, limits: Limits = DEFAULT_LIMITS, unchecked: bool = False) -> Any: ...
+@overload
+def open(where: Any, *, kind: type[K], limits: Limits = DEFAULT_LIMITS, unchecked: bool = False) -> K: ...
+def open(where: Any, *, kind: Any = None, limits: Limits = DEFAULT_LIMITS, unchecked: bool = False) -> Any:
     """Open an Arrow file, stream, tensor or bundle of tensors, whichever it is.
 
     Parameters
     ----------
     where : path, ``shm:NAME``, ``STORE/NAME``, Segment, file object or bytes-like
         A path or a name is mapped, and what is returned consists of views that keep the mapping alive.
+    kind : type, optional
+        The class that is expected, which type checkers then know: ``sa.Tensor``, ``sa.ipc.RecordBatchFileReader``.
     limits : Limits, optional
         Bounds on what is accepted.
     unchecked : bool
@@ -497,7 +505,12 @@ def open(where: Any, *, limits: Limits = DEFAULT_LIMITS, unchecked: bool = False
         If the name leads to several files: :func:`shmarrow.scan` reads these.
     InvalidData
         If it is no Arrow data; the message names what it is, where that is recognized.
+    InvalidType
+        If it is not of this ``kind``.
     """
     limits = as_limits(limits, unchecked)
     source = the_one(where).map() if is_location(where) else open_source(where)
-    return contents(source, limits)[1]
+    content = contents(source, limits)[1]
+    if kind is not None and not isinstance(content, kind):
+        raise InvalidType(f"expected {source.name!r} to be a {kind.__name__}, found a {type(content).__name__}")
+    return content

@@ -427,6 +427,9 @@ def test_on_a_terminal(shm_name: str, tmp_path: Path) -> None:
         assert shown.split()[:3] == ["name", "size", "age"]
         assert "───" in shown
         assert "64.0 MiB" in shown
+        sa.write({"x": [1, 2]}, tmp_path / "in.arrow")
+        shown = on_a_terminal("convert", str(tmp_path / "in.arrow"), str(tmp_path / "out.arrow"))
+        assert "2 of 2 rows, 100 %" in shown
         shown = on_a_terminal("get", shm_name, "large", str(tmp_path / "out"))
         assert "get large" in shown
         assert "64.0 MiB of 64.0 MiB" in shown

@@ -85,6 +85,13 @@ def test_one_tensor_is_a_message(tmp_path: Path) -> None:
         assert sa.open(tmp_path / "w.arrow").to_numpy().tolist() == TENSORS["w"].tolist()
 
 
+def test_a_kind_is_checked_when_it_is_opened(tmp_path: Path) -> None:
+    sa.write(TENSORS["w"], tmp_path / "w.arrow")
+    assert sa.open(tmp_path / "w.arrow", kind=sa.Tensor).shape == (2, 3)
+    with pytest.raises(sa.InvalidType, match=r"w.arrow' to be a RecordBatchFileReader, found a Tensor"):
+        sa.open(tmp_path / "w.arrow", kind=sa.ipc.RecordBatchFileReader)
+
+
 def test_shared_memory_says_by_the_data(shm_name: str) -> None:
     for value, kind in ((VALUES, "arrow"), (TENSORS, "tensors"), (TENSORS["w"], "tensor")):
         assert sa.write(value, shm_name, overwrite=True).format == kind
