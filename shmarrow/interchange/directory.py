@@ -29,12 +29,9 @@ import numpy as np
 from shmarrow.buffer import Indices
 from shmarrow.columns import RecordBatch, concat_batches, several
 from shmarrow.errors import (
-    DEFAULT_LIMITS,
     InvalidArgument,
     InvalidType,
     ObjectExists,
-    ObjectNotFound,
-    at,
     shown,
     storage_error,
 )
@@ -46,7 +43,7 @@ from shmarrow.layout.codes import codes_of
 from shmarrow.memory import open_sink, sync_directory
 from shmarrow.scans import jobs
 from shmarrow.scans.keys import directories_of
-from shmarrow.scans.sources import find, has_store, open_fragment
+from shmarrow.scans.sources import found_with_schema, has_store
 from shmarrow.types import schema
 
 _HELD = 256 << 20
@@ -115,18 +112,11 @@ class Directory:
             self._check_append()
         self._mode = mode
 
-    def _check_append(self, tries: int = 20) -> None:
+    def _check_append(self) -> None:
         """Check that the files that are there have the same columns, and their directories the same keys."""
-        try:
-            there = find(self._path)
-            if not there:
-                return
-            with at(str(there[0])):
-                before = open_fragment(there[0], DEFAULT_LIMITS).schema
-        except ObjectNotFound:  # removed by an overwrite that ends now
-            if not tries:
-                raise
-            return self._check_append(tries - 1)
+        there, before = found_with_schema(self._path)
+        if before is None:
+            return
         keys, mine = [name for name, _ in there[0].keys], self._rows.schema
         partition = self._partition
         if keys != partition:

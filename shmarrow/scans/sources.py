@@ -44,6 +44,7 @@ from shmarrow.errors import (
     ObjectNotFound,
     StorageError,
     as_limits,
+    at,
     counted,
     full_name,
     shown,
@@ -62,6 +63,7 @@ from shmarrow.store.protocol import CONTROL
 if TYPE_CHECKING:
     from shmarrow.memory import Segment
     from shmarrow.store import Store
+    from shmarrow.types import Schema
 
 K = TypeVar("K")
 
@@ -435,6 +437,23 @@ def open_fragment(fragment: Fragment, limits: Limits, small: int = 0) -> Any:
         hint = None if fragment.store is None else f"`{fragment.store.name}/PATTERN` leaves out objects without rows"
         raise InvalidData(f"{fragment} is a {kind}, which has no rows", hint=hint)
     return reader
+
+
+def found_with_schema(directory: str, tries: int = 10) -> tuple[list[Fragment], Schema | None]:
+    """What is in a directory that others write, and the schema of the first file; None if there is none.
+
+    Errors as :func:`find` and :func:`open_fragment`.
+    """
+    try:
+        fragments = find(directory)
+        if not fragments:
+            return [], None
+        with at(str(fragments[0])):
+            return fragments, open_fragment(fragments[0], DEFAULT_LIMITS).schema
+    except ObjectNotFound:  # removed by an overwrite that ends now
+        if not tries:
+            raise
+        return found_with_schema(directory, tries - 1)
 
 
 def version_of(fragment: Fragment, reader: Any) -> tuple[int, int] | None:

@@ -45,7 +45,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from shmarrow import ipc
 from shmarrow.columns import checked_schema, record_batch
 from shmarrow.errors import (
-    DEFAULT_LIMITS,
     InvalidArgument,
     InvalidType,
     ObjectNotFound,
@@ -58,7 +57,7 @@ from shmarrow.ipc import IpcWriteOptions
 from shmarrow.ipc.file.statistics import Collector
 from shmarrow.memory import host_name, is_shm, refused
 from shmarrow.scans import jobs
-from shmarrow.scans.sources import find, is_visible, open_fragment
+from shmarrow.scans.sources import found_with_schema, is_visible
 from shmarrow.spark import _pyspark
 from shmarrow.spark.jobs import sendable
 from shmarrow.spark.sharing import TARGET_BYTES, rechunked
@@ -268,18 +267,13 @@ class Writer(DataSourceArrowWriter):
         jobs.discard(self.files.directory, self.job)
 
 
-def _check_append(files: Files, tries: int = 10) -> None:
+def _check_append(files: Files) -> None:
     """Check that files can be read together with those that are there: with equal columns, in any order."""
-    try:
-        there = find(files.directory)
-        if not there:
-            return
-        with at(there[0]):
-            before = spark_struct(open_fragment(there[0], DEFAULT_LIMITS).schema)
-    except ObjectNotFound:  # removed by an overwrite that ends now
-        if not tries:
-            raise
-        return _check_append(files, tries - 1)
+    there, first = found_with_schema(files.directory)
+    if first is None:
+        return
+    with at(str(there[0])):
+        before = spark_struct(first)
     given = spark_struct(files.schema)
     keys = sorted({name for fragment in there for name, _ in fragment.keys})
     if keys:
