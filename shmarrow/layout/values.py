@@ -4,8 +4,7 @@
 * Python values go to the layout's class, as one list; lists are flattened into lengths and one array of elements.
 * Of a union, a value goes to the first child that holds it exactly: one that gives back an equal value of the same
   kind. A timestamp never becomes a date, a number never becomes a timestamp, nor a float an integer, and no digit is
-  lost. An integer is a float or a decimal, too, if that is exact. Whole lists are checked, one Python class at a time;
-  what only a conversion can tell is tried.
+  lost. An integer is a float or a decimal, too, if that is exact. This is tried, with all values of a class at a time.
 * ndarrays are converted with array operations, and zero-copy if the memory layout is the same.
 
 Reading arrays needs none of this: layouts import it when they are built.
@@ -13,8 +12,6 @@ Reading arrays needs none of this: layouts import it when they are built.
 
 from __future__ import annotations
 
-import datetime as dt
-import numbers
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -27,7 +24,7 @@ from shmarrow import types
 from shmarrow.buffer import DType, Indices, Mask, NDArray
 from shmarrow.casts import kinds_of, listed
 from shmarrow.casts.python import DayTime, MonthDayNano, addresses_of, exact_bytes
-from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, ShmarrowError, shown
+from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.layout.array import Array
 from shmarrow.layout.making import array_class, frozen, join_arrays, make_array, offsets_of, read_only, validity_of
 from shmarrow.layout.primitive import PrimitiveArray
@@ -253,29 +250,6 @@ def pair_of(type: Any, item: Any) -> tuple[Any, Any]:
 
 # --- unions -------------------------------------------------------------------------------------------------------
 
-_KINDS: tuple[tuple[Any, set[str]], ...] = (
-    ((bool, np.bool_), {"bool"}),
-    (np.timedelta64, {"timedelta", "time"}),  # before integers, as numpy derives it from them
-    ((int, np.integer), {"integer", "float", "decimal", "interval"}),
-    ((float, np.floating), {"float"}),
-    (numbers.Number, {"decimal"}),
-    (dt.datetime, {"timestamp"}),
-    (dt.date, {"date"}),
-    (np.datetime64, {"timestamp", "date"}),
-    (dt.time, {"time"}),
-    (dt.timedelta, {"timedelta"}),
-    ((DayTime, MonthDayNano), {"interval"}),
-    (str, {"text"}),
-    ((bytes, bytearray, memoryview), {"bytes"}),
-    (Mapping, {"struct", "map"}),
-    ((list, tuple), {"list", "struct", "map"}),
-    ((range, set, frozenset, np.ndarray, Array), {"list"}),
-)
-"""The kinds of types that may hold the values of a Python class; the first row that has the class counts.
-
-Types of a kind that no row has are asked to give back each value.
-"""
-
 
 def choose(type: Any, values: Sequence[Any]) -> Indices:
     """Return the position of the union's child for each value; int64 of shape (n,).
@@ -294,7 +268,7 @@ def choose(type: Any, values: Sequence[Any]) -> Indices:
             chosen[slots] = next((number for number, field in enumerate(type.fields) if field.nullable), 0)
             continue
         for number, field in enumerate(type.fields):
-            held = _held(field.type, cls, items)
+            held = _held(field.type, items)
             chosen[slots[held]] = number
             if held.all():
                 break
@@ -319,124 +293,34 @@ def _by_class(values: Sequence[Any]) -> Iterator[tuple[Any, Indices, Sequence[An
         yield cls, slots, objects[slots].tolist()
 
 
-def _all_held(type: Any, values: Sequence[Any], lengths: Indices) -> Mask:
-    """Whether a type holds all values of each of several runs."""
-    odd = np.zeros(len(values), np.int64)
-    for cls, slots, items in _by_class(values):
-        odd[slots] = ~_held(type, cls, items)
-    ends = np.cumsum(lengths)
-    before = np.append(0, np.cumsum(odd))
-    return np.asarray(before[ends] == before[ends - lengths])
-
-
-def _held(type: Any, cls: Any, items: Sequence[Any]) -> Mask:
-    """Mark the values of one class that a type holds exactly."""
-    if isinstance(type, EncodedType):
-        return _held(type.value_type, cls, items)
-    if isinstance(type, UnionType):
-        every = [_held(field.type, cls, items) for field in type.fields]
-        return np.asarray(np.logical_or.reduce([np.zeros(len(items), np.bool_), *every]))
-    if isinstance(type, ExtensionType):
-        extension = type.__class__
-        if extension.to_python is ExtensionType.to_python and extension.from_python is ExtensionType.from_python:
-            return _held(type.storage_type, cls, items)
-        return np.fromiter([_gives_back(type, item) for item in items], np.bool_, len(items))
-    kind = _kind_of(type)
-    if cls is _NONE:
-        return np.ones(len(items), np.bool_)
-    if not any(kind in kinds for _, kinds in _KINDS):
-        return np.fromiter([_gives_back(type, item) for item in items], np.bool_, len(items))
-    if kind not in next((kinds for classes, kinds in _KINDS if issubclass(cls, classes)), ()):
-        return np.zeros(len(items), np.bool_)
-    if kind in ("list", "struct", "map"):
-        return _nested(type, kind, items)
-    if kind == "integer":
-        info = np.iinfo(type.storage)
-        low, high = int(info.min), int(info.max)
-        return np.fromiter([low <= value <= high for value in items], np.bool_, len(items))
-    if kind == "float":
-        if issubclass(cls, (int, np.integer)):
-            return np.fromiter([_is_float(int(value), type.storage) for value in items], np.bool_, len(items))
-        values = np.array(items)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray((values.astype(type.storage) == values) | np.isnan(values))
-    if type.storage is None:
-        return np.ones(len(items), np.bool_)
-    return _accepted(type, items)
-
-
-def _kind_of(type: Any) -> str:
-    """The kind of a type in :data:`_KINDS`."""
-    if hasattr(type, "text"):
-        return "text" if type.text else "bytes"
-    return "list" if hasattr(type, "value_field") else str(type.descriptor.values or type.layout)
-
-
-def _is_float(value: int, dtype: Any) -> bool:
+def _held(type: Any, items: Sequence[Any]) -> Mask:
+    """Mark the values of one class that a type gives back: all are tried at once, then halves of them if that fails."""
     try:
-        with np.errstate(over="ignore"):
-            return bool(int(dtype.type(float(value))) == value)
-    except OverflowError:
-        return False
+        back = array_from_pylist(items, type).to_pylist()
+        return np.fromiter(map(_is_same, back, items), np.bool_, len(items))
+    except Exception as error:  # types of users may raise anything
+        no_class = isinstance(error, InvalidType) and np.isscalar(items[0])  # then it takes none of them
+        if len(items) == 1 or (no_class and not isinstance(type, (ExtensionType, UnionType))):
+            return np.zeros(len(items), np.bool_)
+        half = len(items) // 2
+        return np.concatenate([_held(type, items[:half]), _held(type, items[half:])])
 
 
-def _accepted(type: Any, items: Sequence[Any]) -> Mask:
-    """Mark the values that the type's exact conversion accepts: all are tried at once, then one by one if any fails."""
-    try:
-        array_from_pylist(items, type)
-    except ShmarrowError:
-        if len(items) == 1:
-            return np.zeros(1, np.bool_)
-        return np.concatenate([_accepted(type, [item]) for item in items])
-    return np.ones(len(items), np.bool_)
-
-
-def _gives_back(type: Any, item: Any) -> bool:
-    """Whether a type gives back a value."""
-    try:
-        (back,) = array_from_pylist([item], type).to_pylist()
-        return bool(back == item) and isinstance(back, bool) == isinstance(item, (bool, np.bool_))
-    except Exception:  # user code: any exception means that the value is not accepted
-        return False
-
-
-def _nested(type: Any, kind: str, items: Sequence[Any]) -> Mask:
-    """Mark the lists, structs or maps that have the shape of a type and whose items its children hold exactly."""
-    if kind != "list":
-        parts = [(_values if kind == "struct" else _pairs)(type, item) for item in items]
-        fits = np.fromiter([each is not None for each in parts], np.bool_, len(parts))
-        whole = zip(*[each for each in parts if each is not None], strict=True)
-        columns = [
-            (np.fromiter(map(len, column), np.int64, len(column)), list(chain.from_iterable(column)))
-            for column in whole
-        ]
-    else:
-        fits = np.fromiter([not isinstance(item, np.ndarray) or item.ndim > 0 for item in items], np.bool_, len(items))
-        columns = [flatten_lists(type, [items[i] for i in np.flatnonzero(fits).tolist()])]
-    fields = type.fields[0].type.fields if kind == "map" else type.fields
-    good = np.ones(np.count_nonzero(fits), np.bool_)
-    for field, (lengths, values) in zip(fields, columns, strict=False):
-        good &= _all_held(field.type, values, lengths)
-        good &= lengths == getattr(type, "list_size", lengths)
-    fits[fits] = good
-    return fits
-
-
-def _values(type: Any, item: Any) -> Sequence[Sequence[Any]] | None:
-    """The value of each field of a struct, in a list; None if it has other fields."""
-    if isinstance(item, Mapping):
-        return [[item.get(name)] for name in type.names] if set(type.names).issuperset(item) else None
-    values = listed(item)
-    return [[value] for value in values] if len(values) == len(type.names) else None
-
-
-def _pairs(type: Any, item: Any) -> Sequence[Sequence[Any]] | None:
-    """The keys and the items of a map; None if these are no pairs."""
-    try:
-        pairs = [pair_of(type, part) for part in (item.items() if isinstance(item, Mapping) else listed(item))]
-    except InvalidType:
-        return None
-    return [[key for key, _ in pairs], [value for _, value in pairs]]
+def _is_same(back: Any, item: Any) -> bool:
+    """Whether a value that was read is the one that was given; missing fields of a struct are None."""
+    if isinstance(item, (np.ndarray, np.integer)):
+        item = item.tolist()
+    elif isinstance(item, Array):
+        item = item.to_pylist()
+    if isinstance(back, dict):
+        pairs = item if isinstance(item, Mapping) else dict(zip(back, item, strict=True))
+        return back.keys() >= pairs.keys() and all(_is_same(value, pairs.get(key)) for key, value in back.items())
+    if isinstance(back, (list, tuple)) and not isinstance(back, (DayTime, MonthDayNano)):
+        values = list(item.items() if isinstance(item, Mapping) else item)
+        return len(back) == len(values) and all(map(_is_same, back, values))
+    if isinstance(item, (float, np.floating)):
+        return isinstance(back, float) and bool(back == item or (back != back and item != item))
+    return isinstance(back, bool) == isinstance(item, (bool, np.bool_)) and bool(back == item)
 
 
 # --- ndarrays: types for dtypes ---------------------------------------------------------------------------------

@@ -321,7 +321,7 @@ def test_arrow_interfaces(method: str) -> None:
 def test_without_nanoarrow_its_extra_is_named() -> None:
     pytest.importorskip("polars")
     code = (
-        "import sys; sys.modules['nanoarrow'] = None\n"
+        "import sys; sys.modules['nanoarrow'] = sys.modules['pyarrow'] = None\n"
         "import polars, shmarrow as sa\n"
         "try:\n    sa.array(polars.Series([1]))\n"
         "except sa.MissingExtra as error:\n    print('shmarrow[arrow]' in str(error))"

@@ -187,7 +187,7 @@ def test_nulls_of_unions_are_in_a_child_that_may_be_null(make: Any) -> None:
 
 def test_spans_of_time_are_no_integers() -> None:
     span = np.timedelta64(5, "ns")
-    array = sa.array([span, 7], sa.dense_union({"i": sa.int64(), "d": sa.day_time_interval(), "t": sa.time64("ns")}))
+    array = sa.array([span, 7], sa.dense_union({"i": sa.int64(), "d": sa.day_time_interval(), "t": sa.duration("ns")}))
     assert array.type_ids.tolist() == [2, 0]
     with pytest.raises(sa.InvalidType, match="no child can hold"):
         sa.array([span], sa.dense_union({"i": sa.int64(), "f": sa.float64()}))
