@@ -80,6 +80,7 @@ class IndexedReader(Hinted):
             self._included, self._schema = None, self._full_schema
             if self._arguments is not None:
                 self._included, self._schema = included(self._full_schema, self._arguments)
+            self._is_plain = self._included is None and not zero_copy_only
         except BaseException:
             self._batches = None
             source.close()
@@ -134,10 +135,10 @@ class IndexedReader(Hinted):
         batch = batches.batch(number) if number >= 0 else None
         if batch is None:
             raise IndexOutOfRange(f"no batch {index}: {self._source.name} has {batches.count()}")
-        return self._selected(batch, number)
+        return batch if self._is_plain else self._selected(batch, number)
 
     def _selected(self, batch: RecordBatch, number: int) -> RecordBatch:
-        """A batch with the included columns."""
+        """A batch with the included columns, for a reader that has all or some, or takes no copies."""
         if self._zero_copy_only:
             check_zero_copy(batch, f"{self._source.name}: batch {number}")
         return batch if self._included is None else batch._arranged(self._schema, self._included, {})
@@ -160,7 +161,7 @@ class IndexedReader(Hinted):
             batch = self._opened().batch(number)
             if batch is None:
                 return
-            yield self._selected(batch, number)
+            yield batch if self._is_plain else self._selected(batch, number)
 
     def _iter_after_close(self) -> Iterator[RecordBatch]:
         """Iterate over all batches; if the bytes are in memory or mapped, they can be read after closing."""

@@ -51,6 +51,8 @@ class Layout(NamedTuple):
         Whether any number of data buffers may follow.
     v4_validity : bool
         Whether a validity bitmap precedes them in metadata version 4, as in Arrow C++.
+    has_validity : bool
+        Whether the first buffer is a validity bitmap.
     """
 
     buffers: tuple[BufferSpec, ...]
@@ -58,10 +60,7 @@ class Layout(NamedTuple):
     home: str
     variadic: bool = False
     v4_validity: bool = False
-
-    @property
-    def has_validity(self) -> bool:
-        return bool(self.buffers) and self.buffers[0].role == "validity"
+    has_validity: bool = True
 
     @property
     def has_lists(self) -> bool:
@@ -73,7 +72,7 @@ _VALIDITY = BufferSpec("validity", 1)
 DATA = BufferSpec("data", -1)
 
 LISTING: dict[str, Layout] = {
-    "null": Layout((), "Null Layout", "null.NullArray"),
+    "null": Layout((), "Null Layout", "null.NullArray", has_validity=False),
     "bool": Layout((_VALIDITY, BufferSpec("values", 1)), "Fixed-size Primitive Layout", "boolean.BooleanArray"),
     "primitive": Layout(
         (_VALIDITY, BufferSpec("values", 0)), "Fixed-size Primitive Layout", "primitive.PrimitiveArray"
@@ -100,15 +99,18 @@ LISTING: dict[str, Layout] = {
     ),
     "fixed_size_list": Layout((_VALIDITY,), "Fixed-Size List Layout", "fixed_size_list.FixedSizeListArray"),
     "struct": Layout((_VALIDITY,), "Struct Layout", "struct.StructArray"),
-    "sparse_union": Layout((BufferSpec("type_ids", 8),), "Sparse Union", "union.UnionArray", v4_validity=True),
+    "sparse_union": Layout(
+        (BufferSpec("type_ids", 8),), "Sparse Union", "union.UnionArray", v4_validity=True, has_validity=False
+    ),
     "dense_union": Layout(
-        (BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), "Dense Union", "union.UnionArray", v4_validity=True
+        (BufferSpec("type_ids", 8), BufferSpec("offsets", 32)), "Dense Union", "union.UnionArray",
+        v4_validity=True, has_validity=False,
     ),
     "dictionary": Layout(
         (_VALIDITY, BufferSpec("values", 0)), "Dictionary-encoded Layout", "dictionary.DictionaryArray"
     ),
     "run_end_encoded": Layout(
-        (), "Run-End Encoded Layout", "run_end_encoded.RunEndEncodedArray", v4_validity=True
+        (), "Run-End Encoded Layout", "run_end_encoded.RunEndEncodedArray", v4_validity=True, has_validity=False
     ),
 }  # fmt: skip
 

@@ -70,8 +70,8 @@ class Parts(Protocol):
     type: Any
     unchecked: bool = False
 
-    def node(self) -> Node:
-        """Return length, null count and offset; raise InvalidData if they are impossible."""
+    def node(self) -> tuple[int, int, int, Mask | None]:
+        """Return a :class:`Node`: length, null count and offset; raise InvalidData if they are impossible."""
 
     def buffer(self, spec: BufferSpec) -> Bytes | None:
         """Return a buffer of the listing, at offset 0 of its memory; None for a validity bitmap that is left out."""

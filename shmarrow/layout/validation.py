@@ -146,13 +146,10 @@ def check_buffers(array: Any) -> None:
     if not -1 <= array._null_count <= array._length:
         raise InvalidData(f"{array._type}: null count {array._null_count} out of range for {array._length} slots")
     for row, data in zip(rows, buffers, strict=False):
-        size = 0 if data is None else len(data)
-        if size < bytes_needed(row, array._type, slots):
-            if row.role == "validity" and data is None and array._null_count <= 0:
-                continue
-            if row.role == "offsets" and size == 0 and slots == 0:
-                continue
-            needed = bytes_needed(row, array._type, slots)
+        if data is None and row.role == "validity" and array._null_count <= 0:
+            continue
+        size, needed = 0 if data is None else len(data), bytes_needed(row, array._type, slots)
+        if size < needed and (size or slots or row.role != "offsets"):
             raise InvalidData(f"{array._type}: {slots} slots need {needed} bytes of {row.role}, found {size}")
     if len(array._children) != len(array._type.fields):
         raise InvalidData(f"{array._type}: expected {len(array._type.fields)} children, found {len(array._children)}")

@@ -15,7 +15,7 @@ from shmarrow.buffer import Bytes
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
-from shmarrow.ipc.batch.decode import header_of
+from shmarrow.ipc.batch.decode import header_of, pairs
 from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
@@ -186,8 +186,8 @@ def batch_of(message: Message, body: int, where: str) -> Batch:
     return Batch(
         message,
         header.length,
-        header.nodes,
-        header.buffers,
+        pairs(header.nodes),
+        pairs(header.buffers),
         tuple(header.variadic_counts(where)),
         None if header.codec is None else header.codec[0],
         body,

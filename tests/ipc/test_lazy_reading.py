@@ -139,6 +139,12 @@ def schema_of(data: bytes) -> sa.Schema:
     return sa.ipc.open_stream(data).schema
 
 
+@pytest.mark.parametrize("types", [[sa.null()] * 20, [sa.null()] * 20 + [sa.int8()]])
+def test_all_of_many_columns_without_buffers_are_read(types: list[sa.DataType]) -> None:
+    batch = sa.record_batch({str(i): sa.nulls(3, type) for i, type in enumerate(types)})
+    assert sa.ipc.open_stream(stream_of(batch)).read_all().to_pylist() == 3 * [dict.fromkeys(batch.schema.names)]
+
+
 @pytest.mark.parametrize(("others", "columns"), [(1100, 2), (6, 20_000)])
 def test_schemas_that_were_read_are_held_within_bounds(others: int, columns: int) -> None:
     """At most 1,024 of them, and at most 4 MiB of their bytes."""

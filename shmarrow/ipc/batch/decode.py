@@ -18,7 +18,9 @@ when they are read and against the bytes that there are, nodes and buffers when 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -34,14 +36,15 @@ from shmarrow.ipc.message.decode import LARGEST, Message, TemplateCache, parse_m
 from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema
 from shmarrow.layout import make_array, nulls
 from shmarrow.layout.listing import LISTING, BufferSpec, swapped, swapped_views, walk
-from shmarrow.layout.parts import Node, Parts, assemble
+from shmarrow.layout.parts import Parts, assemble
 from shmarrow.types import Metadata, Schema
 
 if TYPE_CHECKING:
     from shmarrow.memory import RangeBody
 
 
-_PAIR = np.dtype("<i8")
+_PAIR = struct.Struct("<qq").unpack_from
+_PAIR_SIZE = 16
 _VECTORS = "nodes", "buffers"
 
 
@@ -54,10 +57,10 @@ class BatchHeader(NamedTuple):
         The number of rows.
     body_length : int
         Size of the message's body in bytes.
-    nodes : int64 ndarray, shape (n, 2)
-        Length and null count of each array.
-    buffers : int64 ndarray, shape (m, 2)
-        Offset and size of each buffer in the body.
+    nodes : bytes or memoryview
+        Length and null count of each array, 16 bytes each.
+    buffers : bytes or memoryview
+        Offset and size of each buffer in the body, 16 bytes each.
     version : int
         The metadata version.
     codec : tuple of int or None
@@ -70,8 +73,8 @@ class BatchHeader(NamedTuple):
 
     length: int
     body_length: int
-    nodes: Indices
-    buffers: Indices
+    nodes: bytes | memoryview
+    buffers: bytes | memoryview
     version: int
     codec: tuple[int, int] | None
     variadic: NDArray | None
@@ -80,11 +83,18 @@ class BatchHeader(NamedTuple):
     def variadic_counts(self, where: str) -> list[int]:
         """The numbers of data buffers of view arrays; InvalidData if the batch has not as many buffers."""
         counts: list[int] = [] if self.variadic is None else self.variadic.tolist()
-        if counts and (min(counts) < 0 or sum(counts) > len(self.buffers)):
-            raise InvalidData(f"{where}: variadic buffer counts {counts[:20]} do not match {len(self.buffers)} buffers")
+        most = len(self.buffers) // _PAIR_SIZE
+        if counts and (min(counts) < 0 or sum(counts) > most):
+            raise InvalidData(f"{where}: variadic buffer counts {counts[:20]} do not match {most} buffers")
         return counts
 
 
+def pairs(numbers: bytes | memoryview) -> Indices:
+    """Nodes or buffers of a header as an array of shape (n, 2); a view."""
+    return np.ndarray((len(numbers) // _PAIR_SIZE, 2), "<i8", numbers)
+
+
+_header = partial(tuple.__new__, BatchHeader)
 _KNOWN = TemplateCache()
 """All of a header but the numbers, by all of the metadata but the numbers."""
 
@@ -97,11 +107,9 @@ def read_message(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -
     data = metadata.tobytes()
     recognized = _KNOWN.find(data, limits.tables)
     if recognized is not None:
-        rest, (length, body_length, nodes, buffers) = recognized
-        if length >= 0 and body_length >= 0:
-            nodes = np.ndarray((len(nodes) // 16, 2), _PAIR, nodes)
-            buffers = np.ndarray((len(buffers) // 16, 2), _PAIR, buffers)
-            return BatchHeader(length, body_length, nodes, buffers, *rest)
+        rest, numbers = recognized
+        if numbers[0] >= 0 and numbers[1] >= 0:
+            return _header((*numbers, *rest))
     message = parse_metadata(np.frombuffer(data, U1), where, limits, TracingReader)
     if message.kind != "RecordBatch":
         return message
@@ -109,7 +117,8 @@ def read_message(metadata: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -
     header = header_of(message, table, where)
     assert isinstance(tracer, TracingReader)
     holes = [(table.offset_of("length"), "q"), (message.table.offset_of("bodyLength"), "q")]
-    holes += [(start, f"{16 * count}s") for start, count in [table.vector_of(slot, 16) for slot in _VECTORS]]
+    vectors = [table.vector_of(slot, _PAIR_SIZE) for slot in _VECTORS]
+    holes += [(start, f"{_PAIR_SIZE * count}s") for start, count in vectors]
     if all(place for place, _ in holes):
         _KNOWN.add(data, holes, tracer.reads, header[4:], limits.tables)
     return header
@@ -125,10 +134,8 @@ def header_of(message: Message, table: TableView, where: str) -> BatchHeader:
     length = table["length"]
     if length < 0:
         raise InvalidData(f"{where}: the batch declares {length} rows")
-    nodes, buffers = (
-        np.ndarray((count, 2), _PAIR, table.reader.data, start)
-        for start, count in [table.vector_of(slot, 16) for slot in _VECTORS]
-    )
+    view, vectors = table.reader.view, [table.vector_of(slot, _PAIR_SIZE) for slot in _VECTORS]
+    nodes, buffers = [view[start : start + _PAIR_SIZE * count] for start, count in vectors]
     codec = table["compression"]
     return BatchHeader(
         length,
@@ -225,8 +232,8 @@ class ArrayLoader:
     """
 
     __slots__ = (
-        "_asked", "_body", "_buffers", "_decompressor", "_dictionaries", "_direct", "_have", "_header",
-        "_nodes", "_numbers", "_schema", "_size", "_unchecked", "_v4", "_variadic", "length", "where",
+        "_asked", "_body", "_decompressor", "_dictionaries", "_direct", "_have", "_header",
+        "_numbers", "_schema", "_size", "_unchecked", "_v4", "_variadic", "length", "where",
     )  # fmt: skip
 
     def __init__(
@@ -240,9 +247,11 @@ class ArrayLoader:
     ) -> None:
         self.where = where
         self._header = header
-        self.length, _, self._nodes, self._buffers, version, codec, _, _ = header
-        if len(self._buffers) > limits.buffers:
-            raise LimitExceeded(f"{where}: {len(self._buffers)} buffers, more than Limits.buffers = {limits.buffers}")
+        self.length, _, _, buffers, version, codec, _, _ = header
+        if len(buffers) > _PAIR_SIZE * limits.buffers:
+            raise LimitExceeded(
+                f"{where}: {len(buffers) // _PAIR_SIZE} buffers, more than Limits.buffers = {limits.buffers}"
+            )
         self._body: Any = body
         self._have = getattr(body, "have", None)  # reads what is needed, and returns the body in memory
         self._size = len(body)
@@ -274,7 +283,7 @@ class ArrayLoader:
     def check(self, index: int) -> None:
         layout = self._schema.layout(index)
         for number in self._used(layout, self._start(index)):
-            start, size = self._buffers[number].tolist()
+            start, size = _PAIR(self._header.buffers, _PAIR_SIZE * number)
             if size and start % 8 and start < FILE_STRIDE:  # in the files of other objects, slices begin anywhere
                 raise InvalidData(f"buffer {number} starts at {start} of the body, expected a multiple of 8")
         node = self._start(index)[0]
@@ -368,10 +377,13 @@ class ArrayLoader:
             starts, (types, widths) = self._schema.flat_starts(), self._schema.plain()
         except InvalidData:
             return []
-        if starts is None or not self.length or len(self._nodes) < len(widths) or len(self._buffers) < starts[-1]:
+        nodes, buffers = pairs(self._header.nodes), pairs(self._header.buffers)
+        if starts is None or not self.length or len(nodes) < len(widths) or len(buffers) < starts[-1]:
             return []
-        usable = (widths > 0) & (self._nodes[: len(widths)] == (self.length, 0)).all(axis=1)
-        begin, sizes = self._buffers[np.where(usable, starts[:-1] + 1, 0)].T
+        usable = (widths > 0) & (nodes[: len(widths)] == (self.length, 0)).all(axis=1)
+        if not usable.any():
+            return []
+        begin, sizes = buffers[np.where(usable, starts[:-1] + 1, 0)].T
         usable &= (begin >= 0) & (begin <= self._size) & (sizes <= self._size - begin)
         usable &= sizes // np.maximum(widths, 1) >= self.length
         rows = zip(usable.tolist(), begin.tolist(), (begin + sizes).tolist(), types, strict=True)
@@ -393,15 +405,16 @@ class ArrayLoader:
         node, buffer, variadic = start
         counts, _ = self.variadic_counts()
         buffers: list[int] = []
+        nodes = pairs(self._header.nodes)
         for number, each in enumerate(walk([layout], lambda field: field.children), node):
-            if number >= len(self._nodes):
+            if number >= len(nodes):
                 break
             listing, first = LISTING[each.type.layout], buffer
             buffer += len(listing.buffers) + (self._v4 and listing.v4_validity)
             if listing.variadic:
                 buffer += counts[variadic] if variadic < len(counts) else 0
                 variadic += 1
-            buffers += range(first + (listing.has_validity and not self._nodes[number, 1]), buffer)
+            buffers += range(first + (listing.has_validity and not nodes[number, 1]), buffer)
         return buffers
 
     def variadic_counts(self) -> tuple[list[int], list[int]]:
@@ -411,34 +424,24 @@ class ArrayLoader:
             self._variadic = counts, [0, *accumulate(counts)]
         return self._variadic
 
-    def node(self, index: int) -> list[int]:
+    def node(self, index: int) -> tuple[int, int]:
         """Length and null count of a node."""
-        if index >= len(self._nodes):
-            raise InvalidData(f"the batch has {len(self._nodes)} nodes, node {index} is missing")
-        return self._nodes[index].tolist()
+        nodes, at = self._header.nodes, _PAIR_SIZE * index
+        if at >= len(nodes):
+            raise InvalidData(f"the batch has {len(nodes) // _PAIR_SIZE} nodes, node {index} is missing")
+        return _PAIR(nodes, at)
 
     def place(self, index: int) -> tuple[int, int]:
         """A buffer's (start, stop) range in the body."""
-        if index >= len(self._buffers):
-            raise InvalidData(f"the batch has {len(self._buffers)} buffers, buffer {index} is missing")
-        start, size = self._buffers[index].tolist()
+        buffers, at = self._header.buffers, _PAIR_SIZE * index
+        if at >= len(buffers):
+            raise InvalidData(f"the batch has {len(buffers) // _PAIR_SIZE} buffers, buffer {index} is missing")
+        start, size = _PAIR(buffers, at)
         if not size:
             return 0, 0
         if start < 0 or size < 0 or start + size > self._size:
             raise InvalidData(f"buffer {index} needs [{start}, {start + size}) but the body has {self._size} bytes")
         return start, start + size
-
-    def bytes_of(self, index: int, ready: dict[int, Bytes]) -> Bytes:
-        """The bytes of a buffer, decompressed if it is in ``ready``."""
-        data = ready.get(index)
-        if data is not None:
-            return data
-        start, stop = self.place(index)
-        if start == stop:
-            return EMPTY
-        if self._decompressor is not None:
-            return self._load([range(index, index + 1)])[index]
-        return self._body[start:stop]
 
     def _load(self, columns: Sequence[Iterable[int]], at_most: int | None = None) -> dict[int, Bytes]:
         """Have the buffers of some columns in memory, and decompress them.
@@ -457,7 +460,7 @@ class ArrayLoader:
         return self._decompressor.columns(packed, at_most)
 
     def _filled(self, buffers: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-        """Non-empty buffers and their ranges; :meth:`bytes_of` rejects invalid ones on use."""
+        """Non-empty buffers and their ranges; :class:`ColumnParts` rejects invalid ones on use."""
         for index in buffers:
             try:
                 start, stop = self.place(index)
@@ -490,7 +493,7 @@ class ColumnParts(Parts):
         self._at = at
         self._ready = ready
 
-    def node(self) -> Node:
+    def node(self) -> tuple[int, int, int, Mask | None]:
         length, null_count = self._loader.node(self._at[0])
         self._at[0] += 1
         if length < 0 or not 0 <= null_count <= length:
@@ -502,7 +505,7 @@ class ColumnParts(Parts):
             bits = self._next()
             if null_count and layout in _UNIONS:
                 valid = self._unpacked(bits, length)
-        return Node(length, null_count, 0, valid)
+        return length, null_count, 0, valid
 
     def _unpacked(self, bits: Bytes, length: int) -> Mask:
         if len(bits) < bitmap.bytes_for(length):
@@ -510,9 +513,19 @@ class ColumnParts(Parts):
         return bitmap.unpack(bits, 0, length)
 
     def _next(self) -> Bytes:
-        index = self._at[1]
+        """The bytes of the next buffer, decompressed if need be."""
+        index, loader = self._at[1], self._loader
         self._at[1] = index + 1
-        return self._loader.bytes_of(index, self._ready)
+        data = self._ready.get(index)
+        if data is not None:
+            return data
+        start, stop = loader.place(index)
+        if start == stop:
+            return EMPTY
+        if loader._decompressor is not None:
+            return loader._load([range(index, index + 1)])[index]
+        body: Bytes = loader._body[start:stop]
+        return body
 
     def buffer(self, spec: BufferSpec) -> Bytes | None:
         if spec.role == "validity" and not self._null_count:

@@ -274,7 +274,9 @@ class LazySchema:
 
         ``len(self)`` gives the totals.
         """
-        flat = self._flat_to(index)
+        flat: Indices | None = self._flat
+        if index >= len(self._flat):
+            flat = self._flat_to(index)
         if flat is not None:
             return index, int(flat[index]), 0, 0
         assert self._starts is not None

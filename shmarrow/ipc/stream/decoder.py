@@ -118,7 +118,7 @@ class StreamDecoder(NotCopied):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, where: str = "stream") -> None:
         self._limits = as_limits(limits)
-        self._stream = StreamState(where, limits, DictionaryBudget(limits))
+        self._stream = StreamState(0, 0, where, limits, DictionaryBudget(limits))
         self._where = where
         self._states = StateMachine(f"the decoder of {where}", TRANSITIONS, PREFIX, shared=True)
         self._events: deque[Event] = deque()

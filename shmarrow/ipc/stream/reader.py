@@ -22,7 +22,7 @@ from shmarrow.columns import RecordBatch, RecordBatchReader, included
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.batch.dictionaries import Dictionary, DictionaryBudget, LayeredMap
-from shmarrow.ipc.message.decode import CONTINUATION, Located, message_at
+from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
@@ -129,7 +129,7 @@ class _StreamBatches:
         self._locks: dict[int, _thread.RLock] = {}
         self.data: Bytes = source.data
         self._shared = None if source.mapping is None else source.mapping.shared
-        self.state = StreamState(source.name, limits, DictionaryBudget(limits))
+        self.state = StreamState(0, 0, source.name, limits, DictionaryBudget(limits))
         self.indexed: list[_IndexedBatch] = []
         self._step()
         if self.state.schema is None:
@@ -142,26 +142,31 @@ class _StreamBatches:
         lock = self._locks.get(os.getpid())
         return self._locks.setdefault(os.getpid(), _thread.RLock()) if lock is None else lock
 
-    def _message_after(self, state: StreamState) -> Located | None:
-        """The next message after a state; None at the end of the stream."""
-        return message_at(self.data, state.offset, state.where, state.limits, parse=read_message)
+    def _message_after(self, state: StreamState) -> tuple[BatchHeader | Message, Any, int, int] | None:
+        """The next message after a state, its body, and where that begins and ends; None at the end of the stream."""
+        located = message_at(self.data, state.offset, state.where, state.limits, parse=read_message)
+        if located is None:
+            return None
+        message, _, start, end = located
+        body = self.data[start:end]
+        return message, body if self._shared is None else self._shared.body(body), start, end
 
     def _step(self) -> RecordBatch | None:
         """Index one more message, or the end of the stream; returns the batch if it is one."""
         state = self.state
-        located = self._message_after(state)
-        if located is None:
+        following = self._message_after(state)
+        if following is None:
             self._source.advance(self.end)
             self.state = state._replace(ended=True)
             return None
-        message, end, body = located.message, located.end, self._body(located)
+        message, body, start, end = following
         after = state.after(message, body, end)
         batch = state.batch(message, body) if isinstance(message, BatchHeader) else None
         self._source.advance(end)
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
         if batch is not None:
-            self.indexed[state.batches :] = [_IndexedBatch(state, message.length, located.body, end)]
+            self.indexed[state.batches :] = [_IndexedBatch(state, batch.num_rows, start, end)]
         self.state = after
         return batch
 
@@ -194,15 +199,10 @@ class _StreamBatches:
         if not self.reach(number):
             return None
         before, _, _, end = self.indexed[number]
-        located = self._message_after(before)
-        if located is None or located.end != end:
+        following = self._message_after(before)
+        if following is None or following[3] != end:
             raise InvalidData(f"{before.where}: batch {number} was overwritten since it was indexed")
-        return before.batch(located.message, self._body(located))
-
-    def _body(self, located: Located) -> Any:
-        """The body of a message."""
-        body = self.data[located.body : located.end]
-        return body if self._shared is None else self._shared.body(body)
+        return before.batch(*following[:2])
 
     def count_rows(self) -> int:
         rows = [entry.rows for entry in self.indexed[: self.count()]]

@@ -48,33 +48,33 @@ class StreamState(NamedTuple):
 
     Attributes
     ----------
+    offset : int
+        Bytes of the messages so far; the offset of the next one.
+    batches : int
+        Number of record batches so far.
     where : str
         Describes the stream in errors.
     limits : Limits
         Bounds on what is accepted.
     budget : DictionaryBudget
         Memory of the stream's decoded dictionaries.
-    offset : int
-        Bytes of the messages so far; the offset of the next one.
     schema : Schema or None
         The schema, once read.
     dictionaries : LayeredMap of Dictionary
         The current version of each dictionary.
-    batches : int
-        Number of record batches so far.
     dictionary_batches, deltas, replaced : int
         Number of dictionary batches, those that extend a dictionary, and those that replace one.
     ended : bool
         Whether the stream has ended.
     """
 
+    offset: int
+    batches: int
     where: str
     limits: Limits
     budget: DictionaryBudget
-    offset: int = 0
     schema: Schema | None = None
     dictionaries: LayeredMap[Dictionary] = LayeredMap()
-    batches: int = 0
     dictionary_batches: int = 0
     deltas: int = 0
     replaced: int = 0
@@ -97,8 +97,9 @@ class StreamState(NamedTuple):
             If it is a tensor.
         """
         if isinstance(message, BatchHeader):
-            self._begun("RecordBatch")
-            return self._replace(offset=end, batches=self.batches + 1)
+            if self.schema is None:
+                raise self._no_schema("RecordBatch")
+            return StreamState(end, self.batches + 1, *self[2:])
         kind = message.kind
         if kind == "Schema":
             if self.schema is not None:
@@ -110,8 +111,9 @@ class StreamState(NamedTuple):
             raise Unsupported(
                 f"{self.where}: a {kind} message in a stream of record batches; ipc.read_tensors reads it"
             )
-        schema = self._begun(kind)
-        content, id, delta = dictionary_body(message, body, schema, self._inner(message), self.where, self.limits)
+        if self.schema is None:
+            raise self._no_schema(kind)
+        content, id, delta = dictionary_body(message, body, self.schema, self._inner(message), self.where, self.limits)
         earlier = self.dictionaries.get(id)
         if delta and earlier is None:
             raise InvalidData(f"{self.where}: a delta for dictionary {id}, which does not precede it")
@@ -130,10 +132,8 @@ class StreamState(NamedTuple):
         assert self.schema is not None  # else there is no state after it
         return open_batch(header, body, self.schema, self.dictionaries, where, self.limits)
 
-    def _begun(self, kind: str) -> Schema:
-        if self.schema is None:
-            raise InvalidData(f"{self.where}: the stream begins with a {kind}, expected a Schema")
-        return self.schema
+    def _no_schema(self, kind: str) -> InvalidData:
+        return InvalidData(f"{self.where}: the stream begins with a {kind}, expected a Schema")
 
     def _inner(self, message: Message) -> dict[int, Dictionary]:
         """The dictionaries that the values of a dictionary batch refer to, as they are now."""
