@@ -1,4 +1,4 @@
-"""Runs the benchmarks: every row beside every installed peer, as tables, JSON and a page with plots.
+"""Runs the benchmarks: every row beside every installed peer, as tables and JSON.
 
     python benchmarks/run.py                          # all suites but spark: some 15 minutes
     python benchmarks/run.py --quick                  # smaller data, fewer rounds: under 3 minutes
@@ -14,15 +14,15 @@ failed, or a requirement is missed by more than the spread of the rounds.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
@@ -32,21 +32,20 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 
-from harness import against, leftovers, machine  # noqa: E402
+from harness import against, machine  # noqa: E402
 from harness.bench import Options, benchmark  # noqa: E402
-from harness.tables import missed, summary  # noqa: E402
+from harness.figures import missed, summary  # noqa: E402
 
 SUITES = {
     "cold": "Fresh processes",
     "opening": "Opening files",
-    "writing": "Writing, compression",
-    "ranges": "Reading from an object store",
+    "writing": "Writing",
     "tensors": "Tensors",
     "interchange": "Other libraries",
     "processes": "Between processes",
     "scan": "Many files as one table",
-    "values": "Comparing, checking and converting values",
-    "building": "Arrays from Python, numpy and pandas",
+    "values": "Checking and converting values",
+    "building": "Arrays from Python values",
     "store": "The store: small objects, many names",
     "objects": "The store: large objects, waiting",
     "rings": "Rings",
@@ -65,16 +64,24 @@ SECONDS = {"spark": 7200}
 """The longest that a suite may take; 1,200 where nothing is said."""
 
 
-def one_suite(name: str, options: Options, record: Path) -> None:
+def end_with_parent(parent: int) -> None:
+    """Have this process receive SIGTERM when its parent ends, however that happens. Does nothing but on Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            sys.exit(143)
+
+
+def one_suite(name: str, record: str, options: str) -> None:
     """Run one suite in this process."""
     try:
         module = importlib.import_module(f"suites.{name}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("shmarrow", "suites", "harness"):
             raise
-        record.write_text(json.dumps({"skipped": name, "reason": f"{error.name} is not installed"}) + "\n")
+        Path(record).write_text(json.dumps({"skipped": name, "reason": f"{error.name} is not installed"}) + "\n")
         return
-    with benchmark(name, options, record) as bench:
+    with benchmark(name, Options(**json.loads(options)), Path(record)) as bench:
         bench.run(module.PARTS)
 
 
@@ -83,9 +90,9 @@ def child(name: str, options: Options, checkout: Path = ROOT) -> list[dict[str, 
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = str(checkout)
     with tempfile.NamedTemporaryFile("r", prefix="shmarrow-bench-") as record:
-        words = [sys.executable, str(HERE / "run.py"), "--child", name, record.name, json.dumps(asdict(options))]
-        words.append(str(os.getpid()))
-        process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL if options.only_ours else None)
+        words = ["--child", str(os.getpid()), name, record.name, json.dumps(asdict(options))]
+        command = [sys.executable, str(HERE / "run.py"), *words]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL if options.only_ours else None)
         try:
             status: int | str = process.wait(SECONDS.get(name, 1200))
         except subprocess.TimeoutExpired:
@@ -100,66 +107,22 @@ def child(name: str, options: Options, checkout: Path = ROOT) -> list[dict[str, 
     return found
 
 
-def collected(
-    suites: Mapping[str, tuple[str, ...]], options: Options, keep: Callable[[dict[str, Any]], None]
-) -> dict[str, Any]:
-    """Run suites, or parts of them, one after the other, and put together what they recorded.
-
-    After each suite ``keep`` is called with the results so far.
-    """
-    results: dict[str, Any] = {
-        "machine": machine.facts(),
-        "quick": options.quick,
-        "rounds": options.rounds,
-        "seconds": 0.0,
-        "groups": {},
-        "rows": [],
-        "skipped": [],
-        "failed": [],
+def measured(name: str, options: Options) -> dict[str, Any]:
+    """The results of a suite, or of parts of it."""
+    start, load = perf_counter(), os.getloadavg()[0]
+    found = child(name, options)
+    took = perf_counter() - start
+    print(f"\n{name}: {took:.0f} s", flush=True)
+    parts = {each["took"].partition(".")[2]: round(each["seconds"], 1) for each in found if "took" in each}
+    return {
+        "groups": {name: {"title": SUITES[name], "load": round(load, 2), "seconds": round(took, 1), "parts": parts}},
+        "rows": [each for each in found if "ours" in each],
+        "skipped": [{"part": each["skipped"], "reason": each["reason"]} for each in found if "skipped" in each],
+        "failed": [{"part": each["failed"], "error": each["error"]} for each in found if "failed" in each],
     }
-    for name, chosen_parts in suites.items():
-        start, load, before = perf_counter(), os.getloadavg()[0], _processor_time()
-        found = child(name, replace(options, parts=chosen_parts))
-        took = perf_counter() - start
-        results["seconds"] += took
-        parts = {each["took"].partition(".")[2]: round(each["seconds"], 1) for each in found if "took" in each}
-        results["groups"][name] = {
-            "title": SUITES[name],
-            "load": round(load, 2),
-            "seconds": round(took, 1),
-            "processor_seconds": round(_processor_time() - before, 1),
-            "parts": parts,
-        }
-        for each in found:
-            if "skipped" in each:
-                results["skipped"].append({"part": each["skipped"], "reason": each["reason"]})
-            elif "failed" in each:
-                results["failed"].append({"part": each["failed"], "error": each["error"]})
-            elif "took" not in each:
-                results["rows"].append(each)
-        used = results["groups"][name]["processor_seconds"]
-        print(f"\n{name}: {took:.0f} s, of which {used:.0f} s on a processor", flush=True)
-        keep(results)
-    return results
 
 
-def _processor_time() -> float:
-    """Seconds that all children took on processors: if it is far less than the time that passed, others had them."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file, so that it is never there in part."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def updated(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Results in which the parts that ran have replaced those of the same name."""
     ran = {f"{name}.{part}" for name, group in new["groups"].items() for part in group["parts"]}
     groups = dict(old["groups"])
@@ -173,13 +136,28 @@ def updated(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     order = list(SUITES)
     rows = [row for row in old["rows"] if f"{row['group']}.{row['part']}" not in ran] + new["rows"]
     return {
-        **new,
+        **old,
         "seconds": sum(each["seconds"] for each in groups.values()),
         "groups": {name: groups[name] for name in order if name in groups},
         "rows": sorted(rows, key=lambda row: order.index(row["group"])),
         "skipped": kept("skipped"),
         "failed": kept("failed"),
     }
+
+
+def write(path: Path, results: Mapping[str, Any]) -> None:
+    """Replace a file, so that it is never there in part: a line for each row."""
+
+    def text(value: Any) -> str:
+        each = (json.dumps(one, ensure_ascii=False) for one in (value if isinstance(value, list) else [value]))
+        return "[\n" + ",\n".join(each) + "\n]" if isinstance(value, list) else next(each)
+
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text("{\n" + ",\n".join(f'"{key}": {text(value)}' for key, value in results.items()) + "\n}\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -213,9 +191,8 @@ def chosen(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
 def main(words: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if words[:1] == ["--child"]:
-        leftovers.end_with_parent(int(words[4]))
-        options = json.loads(words[3])
-        one_suite(words[1], Options(**{**options, "parts": tuple(options["parts"])}), Path(words[2]))
+        end_with_parent(int(words[1]))
+        one_suite(*words[2:])
         return 0
     arguments = parsed(words)
     if arguments.list:
@@ -223,26 +200,21 @@ def main(words: Sequence[str]) -> int:
             print(f"{name:12} {title}: {', '.join(importlib.import_module(f'suites.{name}').PARTS)}")
         return 0
     suites = chosen(arguments)
-    leftovers.sweep()
     rounds = arguments.rounds or (2 if arguments.quick else 5)
     options = Options(arguments.quick, arguments.rows, (), rounds, arguments.base is not None)
     if arguments.base is not None:
         return against.compare(suites, options, {"current": ROOT, "base": arguments.base.resolve()}, child)
     whole = not (arguments.parts or arguments.rows or arguments.quick)
     file = arguments.json or (HERE / "results.json" if whole else None)
-    old = json.loads(file.read_text()) if file is not None and arguments.update and file.exists() else None
-
-    def merged(results: dict[str, Any]) -> dict[str, Any]:
-        return results if old is None else updated(old, results)
-
-    def keep(results: dict[str, Any]) -> None:
+    results: dict[str, Any] = {"groups": {}, "rows": [], "skipped": [], "failed": []}
+    if file is not None and arguments.update and file.exists():
+        results = json.loads(file.read_text())
+    results |= {"machine": machine.facts(), "quick": arguments.quick, "rounds": rounds}
+    for name, parts in suites.items():
+        results = updated(results, measured(name, replace(options, parts=parts)))
         if file is not None:
-            write(file, json.dumps(merged(results), indent=1, ensure_ascii=False) + "\n")
-
-    results = merged(collected(suites, options, keep))
-    print(summary(results))
-    if file is not None:
-        print(f"Written: {os.path.relpath(file)}")
+            write(file, results)
+    print(*summary(results), sep="\n")
     certain = [row for row in missed(results["rows"]) if not row["doubtful"]]
     return 1 if results["failed"] or certain else 0
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.bench import Options
-from harness.figures import show
-from harness.tables import line
+from harness.figures import line, show
 
 SLOWER = 1.1
 HEADINGS = ("what", "current", "base", "current / base", "of the fastest", "")

@@ -32,14 +32,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from harness.figures import Point, Required, Rounds, Row, compared, limited
-from harness.tables import HEADINGS, cells, line
+from harness.figures import HEADINGS, Point, Required, Rounds, Row, cells, compared, limited, line
 
 Operation = Callable[[Any], Any]
-
-
-def nothing(turn: int) -> None:
-    """For operations that need nothing prepared."""
 
 
 def timed(operation: Operation, given: Any) -> float:
@@ -82,21 +77,8 @@ def warm_memory(scratch: Path, size: int) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure.
-
-    Attributes
-    ----------
-    quick : bool
-        Smaller data, fewer rounds, shorter budgets.
-    rows : str
-        A regular expression that ``group.part: name`` has to contain.
-    parts : tuple of str
-        Parts of the suite to run; all where it is empty.
-    rounds : int
-        Rounds of each row.
-    only_ours : bool
-        Leave out the peers, to compare two checkouts.
-    """
+    """How to measure: ``rows`` is a regular expression that ``group.part: name`` has to contain, no ``parts`` means all
+    parts of a suite, and ``only_ours`` leaves out the peers, to compare two checkouts."""
 
     quick: bool = False
     rows: str = ""
@@ -113,28 +95,19 @@ class Options:
 class Bench:
     """One suite's rows, printed and recorded as they are measured.
 
-    Parameters
-    ----------
-    group : str
-        Name of the suite.
-    options : Options
-        How to measure.
-    scratch : Path
-        A folder for data, in shared memory where there is some; the caller removes it.
-    record : callable
-        Called with each line of the record, as JSON allows.
-
     Attributes
     ----------
+    quick : bool
+        Smaller data, fewer rounds, shorter budgets.
+    scratch : Path
+        A folder for data, in shared memory where there is some; it is removed at the end.
     stack : ExitStack
         For what the parts of a suite share; closed at the end.
     """
 
     def __init__(self, group: str, options: Options, scratch: Path, record: Callable[[dict[str, Any]], None]) -> None:
-        self.group = group
-        self.part = ""
-        self.options = options
-        self.quick = options.quick
+        self.group, self.part = group, ""
+        self.options, self.quick = options, options.quick
         self.scratch = scratch
         self.stack = ExitStack()
         self._record = record
@@ -173,7 +146,7 @@ class Bench:
         sides: Mapping[str, Operation],
         required: Required,
         turns: int,
-        prepare: Callable[[int], Any] = nothing,
+        prepare: Callable[[int], Any] = lambda turn: None,
         time: Callable[[Operation, Any], float] = timed,
         block: int = 1,
         point: Point | None = None,
@@ -182,8 +155,6 @@ class Bench:
 
         Parameters
         ----------
-        name : str
-            What is measured.
         sides : mapping of str to function
             Ours, the peers that something is required beside, and others for information, in this order.
         required : Faster, Extra, mapping of str to these, or None
@@ -196,8 +167,6 @@ class Bench:
             Runs an operation and gives its seconds.
         block : int
             Operations in a turn; each has a number of its own.
-        point : Point, optional
-            Where the row stands in a plot.
         """
         if not self.wanted(name):
             return
@@ -218,8 +187,7 @@ class Bench:
             each = perf_counter() - start
             if each > self.options.budget:
                 break
-        affordable = int(self.options.budget / self.options.rounds / each)
-        turns = max(1, min(turns, affordable))
+        turns = max(1, min(turns, int(self.options.budget / self.options.rounds / each)))
         # What takes long is not repeated five times; three rounds still show a spread.
         most = 3 if each > self.options.budget / 2 else self.options.rounds
         rounds: list[dict[str, list[float]]] = []
@@ -245,27 +213,15 @@ class Bench:
         if self.wanted(name):
             self._keep(*compared((self.group, self.part, name), rounds, required, unit, point, extra))
 
-    def limit(
-        self,
-        name: str,
-        values: Sequence[float],
-        limit: float | None,
-        unit: str = "s",
-        *,
-        at_least: bool = False,
-        peers: Mapping[str, float] | None = None,
-        point: Point | None = None,
-    ) -> None:
+    def limit(self, name: str, values: Sequence[float], limit: float | None, unit: str = "s", **options: Any) -> None:
         """Print and record figures held to a limit of their own; see :func:`harness.figures.limited`."""
         if self.wanted(name):
-            place = (self.group, self.part, name)
-            self._keep(limited(place, values, limit, unit, at_least=at_least, peers=peers, point=point))
+            self._keep(limited((self.group, self.part, name), values, limit, unit, **options))
 
     def _keep(self, *rows: Row) -> None:
         for row in rows:
-            record = row.as_json()
-            print(line(cells(record)), flush=True)
-            self._record(record)
+            print(line(cells(row)), flush=True)
+            self._record(row)
 
 
 class Skipped(Exception):
@@ -274,13 +230,7 @@ class Skipped(Exception):
 
 @contextmanager
 def benchmark(group: str, options: Options, record: Path) -> Iterator[Bench]:
-    """A suite's bench, with a scratch folder in shared memory that is removed at the end.
-
-    Parameters
-    ----------
-    record : Path
-        A file to which a line of JSON is appended for each row, and for each part.
-    """
+    """A suite's bench, which appends a line of JSON to ``record`` for each row, and for each part."""
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with (
         tempfile.TemporaryDirectory(prefix=f"shmarrow-bench-{os.getpid()}-", dir=memory) as scratch,

@@ -6,12 +6,27 @@ Everything here is a pure function of numbers, so that the tests can check it ag
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 Rounds = Sequence[Mapping[str, Sequence[float]]]
 """For each round, what each side took in its turns, in seconds. Our side comes first."""
+
+Row = dict[str, Any]
+"""A row as ``results.json`` has it.
+
+* group, part, name: where the row belongs, and what was measured.
+* unit: of ``ours`` and ``peers``: "s", "s/op" (shown as a rate), "bytes", "share", or a plain number's noun.
+* ours, peers: the median of all turns of our side, and of each other one.
+* peer: the side that the ratio and the requirement refer to.
+* ratio, low, high: the peer's figure over ours: the median of the rounds' ratios, the smallest, and the largest. Above
+  1 we win.
+* result, required, reached: what is held to the requirement, the requirement, and whether that is reached in the
+  median; None without one.
+* doubtful: whether some rounds reach it and others do not.
+* point: the row's place in a plot. extra: anything more that was measured.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,76 +82,20 @@ AS_FAST = Faster(1, "as fast")
 
 @dataclass(frozen=True)
 class Point:
-    """The position of a row in a plot.
-
-    Attributes
-    ----------
-    plot : str
-        Title of the plot.
-    axis : str
-        What is varied: "columns", "batches", "bytes", "readers" or "names".
-    x : float
-        How many of them.
-    """
+    """The position of a row in a plot: the plot's title, what is varied (see ``plots.AXES``), and how many of them."""
 
     plot: str
     axis: str
     x: float
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row of the results, as the JSON file has it.
-
-    Attributes
-    ----------
-    group, part, name : str
-        Where the row belongs, and what was measured.
-    unit : str
-        Of ``ours`` and ``peers``: "s", "s/op" (shown as a rate), "bytes", or a plain number's noun.
-    ours : float
-        Median of all turns.
-    ours_low, ours_high : float
-        Smallest and largest of the rounds' medians.
-    peers : dict of str to float
-        The same median of each other side.
-    peer : str or None
-        The side that ``ratio`` and ``required`` refer to.
-    ratio, low, high : float or None
-        The peer's figure over ours: the median of the rounds' ratios, the smallest, and the largest. Above 1 we win.
-    result, required : str
-        What is held to the requirement, and the requirement, for people.
-    reached : bool or None
-        None without a requirement.
-    doubtful : bool
-        Whether some rounds reach it and others do not.
-    point : Point or None
-        The row's place in a plot.
-    extra : dict
-        Anything more that was measured, as JSON allows.
-    """
-
-    group: str
-    part: str
-    name: str
-    unit: str
-    ours: float
-    ours_low: float
-    ours_high: float
-    peers: dict[str, float] = field(default_factory=dict)
-    peer: str | None = None
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    result: str = ""
-    required: str = ""
-    reached: bool | None = None
-    doubtful: bool = False
-    point: Point | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+def row(
+    place: tuple[str, str, str], unit: str, ours: float, peers: Mapping[str, float], point: Point | None, **more: Any
+) -> Row:
+    """A row of which ``more`` has what follows from a comparison."""
+    measured = {"unit": unit, "ours": ours, "peers": dict(peers), "point": point and asdict(point), "extra": {}}
+    blank = {**dict.fromkeys(("peer", "ratio", "low", "high", "reached")), "required": "", "doubtful": False}
+    return {**dict(zip(("group", "part", "name"), place, strict=True)), **measured, **blank, **more}
 
 
 def compared(
@@ -147,55 +106,29 @@ def compared(
     point: Point | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> list[Row]:
-    """Rows of sides that took turns: one for each peer that something is required beside, else one.
-
-    Parameters
-    ----------
-    place : tuple of str
-        Group, part and name.
-    rounds : sequence of mapping of str to sequence of float
-        What each side took, our side first.
-    required : Faster, Extra, mapping of str to these, or None
-        What is to be reached beside the first peer, or beside each of several. Peers without figures are left out.
-    """
+    """Rows of sides that took turns: one for each peer that something is required beside, else one."""
     ours, *peers = list(rounds[0])
     middle = {name: statistics.median([took for each in rounds for took in each[name]]) for name in (ours, *peers)}
     medians = [{name: statistics.median(took) for name, took in each.items()} for each in rounds]
-    own = sorted(each[ours] for each in medians)
-    common: dict[str, Any] = {
-        **dict(zip(("group", "part", "name"), place, strict=True)),
-        "unit": unit,
-        "ours": middle[ours],
-        "ours_low": own[0],
-        "ours_high": own[-1],
-        "peers": {name: middle[name] for name in peers},
-        "point": point,
-        "extra": dict(extra or {}),
-    }
+    common = (place, unit, middle.pop(ours), middle, point)
     if not peers:
-        return [Row(**common, result=show(middle[ours], unit))]
-    held = required if isinstance(required, Mapping) else {peers[0]: required}
+        return [row(*common, extra=dict(extra or {}), result=show(common[2], unit))]
     rows = []
-    for peer, requirement in held.items():
+    for peer, requirement in (required if isinstance(required, Mapping) else {peers[0]: required}).items():
         if peer not in peers:
             continue
         ratios = sorted(each[peer] / each[ours] for each in medians)
         ask = requirement or Faster(0, "")
         values = sorted(ask.of(each[ours], each[peer]) for each in medians)
         value = statistics.median(values)
-        rows.append(
-            Row(
-                **common,
-                peer=peer,
-                ratio=statistics.median(ratios),
-                low=ratios[0],
-                high=ratios[-1],
-                result=ask.show(value),
-                required=ask.text,
-                reached=ask.reached(value) if requirement else None,
-                doubtful=requirement is not None and ask.reached(values[0]) != ask.reached(values[-1]),
-            )
-        )
+        held = {
+            "result": ask.show(value),
+            "required": ask.text,
+            "reached": ask.reached(value) if requirement else None,
+            "doubtful": requirement is not None and ask.reached(values[0]) != ask.reached(values[-1]),
+        }
+        spread = {"ratio": statistics.median(ratios), "low": ratios[0], "high": ratios[-1]}
+        rows.append(row(*common, extra=dict(extra or {}), peer=peer, **spread, **held))
     return rows
 
 
@@ -210,29 +143,62 @@ def limited(
     point: Point | None = None,
 ) -> Row:
     """A row of figures that are held to the most or the least they may be, with peers for information."""
-    value = statistics.median(values)
-    beside = dict(peers or {})
+    value, beside = statistics.median(values), peers or {}
     peer = next(iter(beside), None)
     ratio = beside[peer] / value if peer is not None and value else None
-    return Row(
-        *place,
-        unit,
-        value,
-        min(values),
-        max(values),
-        beside,
-        peer,
-        ratio,
-        ratio,
-        ratio,
-        result=show(value, unit) if limit is not None or ratio is None else times(ratio),
-        required="" if limit is None else f"at {'least' if at_least else 'most'} {show(limit, unit)}",
-        reached=None if limit is None else value >= limit if at_least else value <= limit,
-        point=point,
-    )
+    held = {
+        "result": show(value, unit) if limit is not None or ratio is None else times(ratio),
+        "required": "" if limit is None else f"at {'least' if at_least else 'most'} {show(limit, unit)}",
+        "reached": None if limit is None else value >= limit if at_least else value <= limit,
+    }
+    return row(place, unit, value, beside, point, peer=peer, ratio=ratio, low=ratio, high=ratio, **held)
 
 
-# --- numbers for people -----------------------------------------------------------------------------------------
+# --- for people -------------------------------------------------------------------------------------------------
+
+HEADINGS = ("what", "shmarrow", "beside", "", "result", "spread", "required", "reached", "also")
+
+
+def line(texts: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(texts)} |"
+
+
+def cells(row: Row) -> list[str]:
+    """The cells of a row under :data:`HEADINGS`."""
+    unit, peer = row["unit"], row["peer"]
+    also = [f"{name} {show(value, unit)}" for name, value in row["peers"].items() if name != peer]
+    beside = "" if peer is None else show(row["peers"][peer], unit)
+    spread = "" if row["low"] is None else f"{times(row['low'])} to {times(row['high'])}"
+    return [row["name"], show(row["ours"], unit), peer or "", beside, f"**{row['result']}**", spread, row["required"],
+            verdict(row), ", ".join(also)]  # fmt: skip
+
+
+def verdict(row: Row) -> str:
+    """Whether a row reaches what is required: "yes", "no", and whether the spread leaves doubt."""
+    if row["reached"] is None:
+        return ""
+    return ("yes" if row["reached"] else "**no**") + (", within the spread" if row["doubtful"] else "")
+
+
+def missed(rows: Sequence[Row]) -> list[Row]:
+    """Rows that do not reach what is required, the furthest from the peer first."""
+    return sorted((row for row in rows if row["reached"] is False), key=lambda row: row["ratio"] or 0)
+
+
+def summary(results: Mapping[str, Any]) -> Iterator[str]:
+    """The run in lines: counts, requirements that are not reached, what was left out or failed."""
+    asked = [row for row in results["rows"] if row["reached"] is not None]
+    reached = sum(row["reached"] for row in asked)
+    yield f"\n{len(results['rows'])} rows; {reached} of {len(asked)} requirements reached.\n"
+    for row in missed(asked):
+        beside = f" beside {row['peer']}" if row["peer"] else ""
+        yield f"- {row['group']}: {row['name']}{beside}: {row['result']}, required {row['required']}: {verdict(row)}"
+    for each in results["skipped"]:
+        yield f"\nLeft out: {each['part']}: {each['reason']}"
+    for each in results["failed"]:
+        yield f"\nFAILED: {each['part']}: {each['error']}"
+    yield f"\nTook {results['seconds']:,.0f} s."
 
 
 def duration(seconds: float) -> str:
@@ -265,12 +231,5 @@ def times(value: float) -> str:
 
 def show(value: float, unit: str) -> str:
     """A figure with its unit."""
-    if unit == "s":
-        return duration(value)
-    if unit == "s/op":
-        return f"{digits(1 / value)}/s"
-    if unit == "bytes":
-        return size(value)
-    if unit == "share":
-        return f"{value:.3%}"
-    return f"{digits(value)} {unit}"
+    known = {"s": duration, "bytes": size, "s/op": lambda each: f"{digits(1 / each)}/s", "share": "{:.3%}".format}
+    return known[unit](value) if unit in known else f"{digits(value)} {unit}"

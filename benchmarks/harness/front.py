@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from harness.figures import show, times
-from harness.tables import line
+from harness.figures import line, show, times
 
 
 class Shown(NamedTuple):

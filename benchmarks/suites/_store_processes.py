@@ -1,15 +1,11 @@
-"""Other processes of the suite ``store``: crowds, fresh processes, one that watches a lock."""
+"""Other processes of the suite ``store``: crowds, and fresh processes."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
-import struct
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +13,6 @@ import numpy as np
 
 from suites._store_sides import Opener
 
-LOCK = struct.Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 
 
@@ -124,84 +119,3 @@ except (sa.ShmarrowError, OSError) as error:
     print(f"{type(error).__name__}: {error}", file=sys.stderr)
 print(len(held))
 """
-
-
-# --- the commit lock --------------------------------------------------------------------------------------------
-
-
-class Holds(NamedTuple):
-    """What a process saw that asked for a lock's holder without pause.
-
-    Attributes
-    ----------
-    longest : float
-        Seconds between the first and the last time that one process was seen to hold it, in one go.
-    pause : float
-        The longest that the watching process itself did not run, in seconds; it cannot tell holds from each other that
-        end and begin within such a pause, and counts them as one.
-    seen : int
-        How many it saw.
-    """
-
-    longest: float
-    pause: float
-    seen: int
-
-
-def watch_lock(path: Path, work: Callable[[], object]) -> Holds:
-    """The longest time that the lock on the first byte of a file is held while ``work`` runs in this process."""
-    processors = sorted(os.sched_getaffinity(0))
-    heard, say = os.pipe()
-    stop_heard, stop = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(stop)
-            os.sched_setaffinity(0, processors[-1:])
-            with suppress(OSError):  # where it may, it runs before all others, which would hide the ends of holds
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-            _poll(path, say, stop_heard)
-        finally:
-            os._exit(1)
-    try:
-        os.read(heard, 1)  # it has begun
-        os.sched_setaffinity(0, processors[:1])
-        work()
-    finally:
-        os.sched_setaffinity(0, processors)
-        os.close(stop)
-        answer = os.read(heard, 24)
-        os.waitpid(child, 0)
-        for each in (heard, say, stop_heard):
-            os.close(each)
-    return Holds(*struct.unpack("ddq", answer))
-
-
-def _poll(path: Path, say: int, stop: int) -> None:
-    os.set_blocking(stop, False)
-    lock = os.open(path, os.O_RDWR)
-    question = LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-    holder, since, last = 0, 0.0, time.perf_counter()
-    longest = pause = 0.0
-    seen = turns = 0
-    os.write(say, b"x")
-    while True:
-        kind, _, _, _, found = LOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, question))
-        now = time.perf_counter()
-        pause = max(pause, now - last)
-        last = now
-        found = 0 if kind == fcntl.F_UNLCK else found
-        if found != holder:
-            holder, since = found, now
-            seen += found != 0
-        if holder and now - since > longest:
-            longest = now - since
-        turns += 1
-        if turns % 64 == 0:
-            try:
-                if os.read(stop, 1) == b"":
-                    break
-            except BlockingIOError:
-                pass
-    os.write(say, struct.pack("ddq", longest, pause, seen))
-    os._exit(0)

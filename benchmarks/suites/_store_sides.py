@@ -8,11 +8,7 @@ arrays is counted against them. A ``get`` ends when the first value has been rea
 from __future__ import annotations
 
 import os
-import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker, shared_memory
@@ -24,11 +20,6 @@ import lmdb
 import numpy as np
 
 import shmarrow as sa
-
-try:
-    import redis
-except ImportError:
-    redis = None
 
 LARGE = 1 << 36
 
@@ -204,49 +195,6 @@ class Lmdb:
 
     def close(self) -> None:
         self._environment.close()
-
-
-class Redis:
-    """A redis server of its own, over a Unix socket."""
-
-    def __init__(self, socket: Path) -> None:
-        self._client = redis.Redis(unix_socket_path=str(socket))
-
-    def put(self, name: str, value: bytes) -> None:
-        self._client.set(name, value)
-
-    def get(self, name: str) -> float:
-        return np.frombuffer(self._client.get(name))[0]
-
-    def remove(self, name: str) -> None:
-        self._client.delete(name)
-
-    def fill(self, names: list[str], value: bytes) -> None:
-        self._client.mset(dict.fromkeys(names, value))
-
-    def close(self) -> None:
-        self._client.close()
-
-
-@contextmanager
-def redis_server(directory: Path) -> Iterator[Path | None]:
-    """The socket of a redis server that lives for as long as the block, where one is installed."""
-    program = shutil.which("redis-server")
-    if program is None or redis is None:
-        yield None
-        return
-    socket = directory / "socket"
-    directory.mkdir()
-    words = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", str(directory)]
-    server = subprocess.Popen([program, *words], stdout=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 10
-        while not socket.exists() and time.monotonic() < end:
-            time.sleep(0.01)
-        yield socket
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait()
 
 
 Opener = Callable[[], Side]

@@ -1,6 +1,6 @@
-"""Building: arrays from Python values, ndarrays and pandas Series, and Python values from arrays, beside pyarrow.
+"""Building: arrays from Python values, and Python values from arrays, beside pyarrow.
 
-A tenth of the slots are null, where nothing else is said. All sides get the same Python values, or the same ndarrays.
+A tenth of the slots are null, where nothing else is said. All sides get the same Python values.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 from harness.bench import Bench
-from harness.figures import AS_FAST, Faster, Requirement, within
+from harness.figures import Faster, within
 
 import shmarrow as sa
-from suites.values import FIFTH, UNION, data_of, union_values
+from suites.values import FIFTH, data_of
 
-HALF = within(2)
+UNION = {"i": sa.int64(), "s": sa.string(), "f": sa.float64()}
 
 
 def plain(bench: Bench) -> None:
@@ -102,7 +100,7 @@ def lists(bench: Bench) -> None:
             FIFTH,
             2,
         )
-    values = union_values(data)
+    values = [[number, f"w{number}", None, number / 2][number % 4] for number in numbers]
     # pyarrow builds no unions from values; a microsecond a value is what is asked for.
     for make in (sa.dense_union, sa.sparse_union):
         bench.row(
@@ -116,42 +114,4 @@ def lists(bench: Bench) -> None:
         )
 
 
-def frames(bench: Bench) -> None:
-    """Arrays from ndarrays and pandas Series; numbers that both sides take as they are come in blocks."""
-    data = data_of(bench)
-    numbers = data.numbers % 100
-    given: dict[str, np.ndarray] = {
-        kind: numbers.astype(kind)
-        for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "?", "M8[s]", "M8[ms]", "M8[us]",
-                     "M8[ns]", "m8[s]", "m8[ms]", "m8[us]", "m8[ns]")
-    }  # fmt: skip
-    for kind, values in given.items():
-        view = kind != "?" and kind[0] not in "Mm"  # NaT has to be looked for
-        required = AS_FAST if view else HALF
-        _pair(bench, f"{values.dtype} ndarray: array", values, required, view=view)
-        series = pd.Series(values)
-        view = view and kind[0] != "f"  # NaN has to be looked for
-        _pair(bench, f"{series.dtype} Series: array", series, AS_FAST if view else HALF, view=view)
-        if kind[0] in "fMm":
-            holes = series.where(pd.Series(data.valid))
-            _pair(bench, f"{series.dtype} Series with nulls: array", holes, HALF, view=False)
-    for kind in ("Int8", "Int64", "Float64", "boolean"):
-        holes = pd.Series(numbers % 2 if kind == "boolean" else numbers).astype(kind)
-        holes[~data.valid] = pd.NA
-        _pair(bench, f"{kind} Series with nulls: array", holes, HALF, view=False)
-    _pair(bench, "days ndarray: array", numbers.astype("M8[D]"), HALF, view=False)
-    zoned = pd.Series(numbers.astype("M8[ns]")).dt.tz_localize("UTC")
-    _pair(bench, "Series with a time zone: array", zoned, HALF, view=False)
-
-
-def _pair(bench: Bench, what: str, values: Any, required: Requirement, *, view: bool) -> None:
-    bench.row(
-        what,
-        {"shmarrow": lambda _: sa.array(values), "pyarrow": lambda _: pa.array(values)},
-        required,
-        20 if view else 5,
-        block=20 if view else 1,
-    )
-
-
-PARTS = {"plain": plain, "lists": lists, "frames": frames}
+PARTS = {"plain": plain, "lists": lists}

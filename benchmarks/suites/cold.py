@@ -12,7 +12,6 @@ alone, the first in its process, with whatever it imports late.
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from harness.bench import Bench, elapsed
-from harness.figures import AS_FAST, Extra, faster, within
+from harness.figures import AS_FAST, faster, within
 from harness.memory import ENVIRONMENT, fresh
 
 import shmarrow as sa
@@ -128,21 +127,4 @@ def imports(bench: Bench) -> None:
     bench.row("`import shmarrow`, fresh interpreter", sides, required, 10, time=elapsed)
 
 
-def start_up(bench: Bench) -> None:
-    """The command without arguments, beside Python that imports numpy."""
-    took: dict[str, list[float]] = {"shmarrow": [], "`import numpy`": []}
-    commands = {
-        "shmarrow": ["-P", "-m", "shmarrow", "--version"],
-        "`import numpy`": ["-P", "-c", "import numpy"],
-    }
-    for turn in range(1 + (4 if bench.quick else 15)):
-        for side, words in commands.items():
-            start = time.perf_counter()
-            subprocess.run([sys.executable, *words], env=ENVIRONMENT, capture_output=True)
-            if turn:
-                took[side].append(time.perf_counter() - start)
-    rounds = [{side: [statistics.median(each[part::3])] for side, each in took.items()} for part in range(3)]
-    bench.report("`shmarrow --version`", rounds, Extra(0.12, "at most 120 ms more"))
-
-
-PARTS = {"first-value": first_value, "first-objects": first_objects, "imports": imports, "start-up": start_up}
+PARTS = {"first-value": first_value, "first-objects": first_objects, "imports": imports}

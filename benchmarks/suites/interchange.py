@@ -1,12 +1,11 @@
-"""Interchange: data handed to other libraries and taken from them, without a copy.
+"""Interchange: data handed to other libraries, without a copy.
 
-Data are mapped files, so what is compared is how a library gets at
-memory that is there already: through capsules of ours, with its own reader, or as objects of pyarrow.
+Data are mapped files, so what is compared is how a library gets at memory that is there already: through capsules of
+ours, with its own reader, or as objects of pyarrow.
 """
 
 from __future__ import annotations
 
-import mmap
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 from harness.bench import Bench
 from harness.figures import AS_FAST, Extra, faster, within
 from harness.memory import fresh
@@ -132,98 +130,6 @@ def export_rows(bench: Bench) -> None:
     )
 
 
-def import_rows(bench: Bench) -> None:
-    frame = pl.DataFrame({f"c{i}": np.arange(1000) + i for i in range(1000)})
-    columns = ", ".join(f"range + {i} AS c{i}" for i in range(1000))
-    query = duckdb.connect().sql(f"SELECT {columns} FROM range(1000)")
-    for name, source in (("polars", frame), ("duckdb", query)):
-        bench.row(
-            f"one column of 1,000 imported from {name}",
-            {
-                "shmarrow": lambda _, source=source: sa.table(source).column("c500"),
-                "pyarrow": lambda _, source=source: pa.table(source).column("c500"),
-            },
-            AS_FAST,
-            30 if name == "polars" else 10,
-        )
-
-
-def duckdb_rows(bench: Bench) -> None:
-    path = numbers_file(bench)
-    size = path.stat().st_size // MIB
-    reader = sa.ipc.open_file(path)
-    dataset = ds.dataset(path, format="ipc")
-    whole = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    for name, source in (("dataset", dataset), ("table", whole)):
-        bench.row(
-            f"duckdb: the sum of a column of a mapped file of {size} MiB",
-            {
-                "shmarrow": lambda _, source=reader: duckdb.sql("select sum(c1) from source").fetchall(),
-                f"pyarrow's {name}": lambda _, source=source: duckdb.sql("select sum(c1) from source").fetchall(),
-            },
-            AS_FAST,
-            10,
-        )
-    path = text_file(bench)
-
-    def total(source: Any) -> Any:
-        return duckdb.sql("select sum(n) from source").fetchall()
-
-    bench.row(
-        f"duckdb: the sum of a column of a mapped file of {path.stat().st_size // MIB} MiB with text, opened each time",
-        {
-            "shmarrow": lambda _: total(sa.ipc.open_file(path)),
-            "pyarrow's table": lambda _: total(pa.ipc.open_file(pa.memory_map(str(path))).read_all()),
-        },
-        AS_FAST,
-        10,
-    )
-
-
-def torch_rows(bench: Bench) -> None:
-    size = (64 if bench.quick else 1024) * MIB
-    path = bench.scratch / "bytes.tensor"
-    with sa.ipc.new_tensor(path, (size,), "uint8") as writer:
-        writer.array[:] = 1
-    pages, ours, theirs = fresh(ONE_PAGE, path)
-    what = f"a step of torch in place on one page of {size // MIB} MiB: private memory"
-    peers = {"torch, of a clone": theirs}
-    bench.limit(f"{what} of the tensor", [pages], mmap.PAGESIZE, "bytes", peers=peers)
-    bench.limit(f"{what} of the whole process", [ours], 16 * mmap.PAGESIZE, "bytes", peers=peers)
-
-
-ONE_PAGE = """
-import mmap, re, sys, torch, shmarrow as sa
-torch.set_num_threads(1)
-
-def private(address=None):
-    areas = re.split("(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", open("/proc/self/smaps").read())[1:]
-    total = 0
-    for area in areas:
-        low, high = (int(end, 16) for end in area.split()[0].split("-"))
-        if address is None or low <= address < high:
-            total += int(re.search(r"Anonymous: +(\\d+)", area)[1]) * 1024
-    return total
-
-def step(x):
-    first = -x.data_ptr() % mmap.PAGESIZE
-    x[first : first + mmap.PAGESIZE].add_(1)
-
-shared = sa.ipc.read_tensor(sys.argv[1])
-for _ in range(3):
-    step(shared.to_torch())
-    private()
-before = private()
-x = shared.to_torch()
-step(x)
-print(private(x.data_ptr()), max(private() - before, 0))
-before = private()
-y = shared.to_torch(writable=False).clone()
-step(y)
-print(private() - before)
-"""
-
-
 def anonymous(code: str) -> float:
     """Bytes of anonymous memory that a process of its own takes for some code, its imports left out."""
     program = f"""
@@ -239,10 +145,4 @@ print(resident() - before)
     return fresh(program)[0]
 
 
-PARTS = {
-    "polars": polars_rows,
-    "export": export_rows,
-    "import": import_rows,
-    "duckdb": duckdb_rows,
-    "torch": torch_rows,
-}
+PARTS = {"polars": polars_rows, "export": export_rows}

@@ -6,11 +6,9 @@ import mmap
 import os
 import signal
 import struct
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +41,6 @@ def large(bench: Bench) -> None:
     for each, named in ((1 << 10, "1 KiB"), (1 << 20, "1 MiB"), (size, text)):
         _get_large(bench, ours, each, named)
     ours.store.close()
-    with huge_pages(3 * size) as directory:
-        if directory is not None:
-            _large_pages(bench, size, directory)
 
 
 class Large:
@@ -112,31 +107,6 @@ def _get_large(bench: Bench, ours: Large, size: int, text: str) -> None:
     finally:
         ours.store.delete("placed")
         peer.close()
-
-
-@contextmanager
-def huge_pages(size: int) -> Iterator[Path | None]:
-    """A tmpfs with huge pages, where this user may mount one."""
-    with tempfile.TemporaryDirectory(prefix="shmarrow-bench-") as directory:
-        words = ["mount", "-t", "tmpfs", "-o", f"size={size},huge=always,mode=0700", "tmpfs", directory]
-        if subprocess.run(words, capture_output=True).returncode:
-            yield None
-            return
-        try:
-            yield Path(directory)
-        finally:
-            subprocess.run(["umount", "--lazy", directory], check=True)
-
-
-def _large_pages(bench: Bench, size: int, directory: Path) -> None:
-    warm_memory(directory, 2 * size)
-    ours, theirs = Large(directory / "store"), Written(directory / "theirs", size)
-    text = f"{size >> 20:,} MiB, huge pages"
-    put: dict[str, Operation] = {"shmarrow": lambda _: ours.put(size), "pyarrow": lambda _: theirs.put()}
-    bench.row(f"put {text}", put, AS_FAST, 3, time=elapsed)
-    fill: dict[str, Operation] = {"shmarrow": lambda _: ours.fill(size), "pyarrow": lambda _: theirs.fill()}
-    bench.row(f"compute {text}", fill, faster(1.5), 3, time=elapsed)
-    ours.store.close()
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------
@@ -219,47 +189,4 @@ def wakes(bench: Bench) -> None:
     store.destroy()  # and what the killed reader left
 
 
-def idle(bench: Bench) -> None:
-    """Processes that wait for other objects than those that are put."""
-    path, count, puts = bench.scratch / "idle", 60, 2000
-    store = sa.Store(path)
-
-    def reader(say: int) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a process with handlers wakes up more often, for these
-        mine = sa.Store(path)
-        os.write(say, struct.pack("d", os.getpid()))
-        mine.get(f"never-{os.getpid()}", timeout=3600)
-
-    def put() -> float:
-        before = time.thread_time()
-        for _ in range(puts):
-            store.put("unrelated", SMALL, overwrite=True)
-        return time.thread_time() - before
-
-    put()
-    alone = put()
-    with ExitStack() as stack:
-        pids = [int(stack.enter_context(waiting(reader))()[0]) for _ in range(count)]
-        time.sleep(2)  # all of them sleep by now
-        before, start = [_used(pid) for pid in pids], time.perf_counter()
-        time.sleep(5)
-        after, seconds = [_used(pid) for pid in pids], time.perf_counter() - start
-        checks = sum(switches for _, switches in after) - sum(switches for _, switches in before)
-        bench.limit("a process that waits: checks per second", [checks / count / seconds], 1.2, "checks")
-        before = [_used(pid) for pid in pids]
-        more = put() - alone
-        more += sum(used for used, _ in map(_used, pids)) - sum(used for used, _ in before)
-        bench.limit(
-            f"{count} processes that wait: what an unrelated put takes more, of all", [max(more, 0) / puts], 2e-4
-        )
-    store.destroy()
-
-
-def _used(pid: int) -> tuple[float, int]:
-    """The processor time of a process, in seconds, and how often it went to sleep."""
-    seconds = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    status = Path(f"/proc/{pid}/status").read_text()
-    return seconds, int(status.split("voluntary_ctxt_switches:")[1].split()[0])
-
-
-PARTS = {"large": large, "wakes": wakes, "idle": idle}
+PARTS = {"large": large, "wakes": wakes}

@@ -6,7 +6,6 @@ process; one "seen before" comes in files that were written anew for each turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from harness.bench import Bench, Operation
-from harness.figures import AS_FAST, Faster, Point, Requirement, faster, within
+from harness.figures import Faster, Point, Requirement, faster, within
 
 import shmarrow as sa
 
@@ -60,22 +59,6 @@ ONE: dict[str, Operation] = {
     "pyarrow": lambda given: pyarrows(*given),
     "polars": lambda given: polars(*given),
 }
-
-
-def all_columns(path: str) -> list[Any]:
-    return [column.to_numpy() for column in sa.ipc.open_file(path).get_batch(0).columns]
-
-
-def pa_all_columns(path: str) -> list[Any]:
-    with pa.memory_map(path) as source:
-        return [column.to_numpy() for column in pa.ipc.open_file(source).get_batch(0).columns]
-
-
-def pl_all_columns(path: str) -> list[Any]:
-    return [column.to_numpy() for column in pl.read_ipc(path)]
-
-
-ALL: dict[str, Operation] = {"shmarrow": all_columns, "pyarrow": pa_all_columns, "polars": pl_all_columns}
 
 
 def check(path: str, key: int | str) -> None:
@@ -123,43 +106,6 @@ def wide(bench: Bench) -> None:
         one_column(bench, columns, faster(times), turns, new=True)
         one_column(bench, columns, None, turns, new=True, by_name=True)
     one_column(bench, 10_000, None, 2, new=False)
-
-
-def widest(bench: Bench) -> None:
-    one_column(bench, 50_000, faster(10), 1, new=True)
-    if not bench.quick:
-        whole(bench, 50_000, AS_FAST, 2)
-
-
-# --- all columns ------------------------------------------------------------------------------------------------
-
-
-def whole(bench: Bench, columns: int, required: Requirement | None, turns: int) -> None:
-    """Open a file and have all columns as ndarrays."""
-    path = bench.scratch / "whole"
-    what = f"open, all columns to numpy; {columns:,} columns"
-
-    def prepare(turn: int) -> str:
-        write(path, columns, next(SCHEMAS))
-        return str(path)
-
-    bench.row(f"{what}, schema not seen before", ALL, required, turns, prepare)
-    mine = sa.ipc.open_file(path)
-    with pa.memory_map(str(path)) as source:
-        theirs = pa.ipc.open_file(source)
-        sides: dict[str, Operation] = {
-            "shmarrow": lambda turn: [column.to_numpy() for column in mine.get_batch(0).columns],
-            "pyarrow": lambda turn: [column.to_numpy() for column in theirs.get_batch(0).columns],
-        }
-        bench.row(f"all columns to numpy of an open file's batch; {columns:,} columns", sides, required, turns)
-    np.testing.assert_array_equal(all_columns(str(path)), pa_all_columns(str(path)))
-
-
-def every_column(bench: Bench) -> None:
-    whole(bench, 5, None, 20)
-    whole(bench, 1_000, AS_FAST, 20)
-    if not bench.quick:
-        whole(bench, 10_000, None, 2)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------
@@ -213,43 +159,4 @@ def streams(bench: Bench) -> None:
         bench.row(what, sides, within(3), 10)
 
 
-# --- another batch over the same bytes --------------------------------------------------------------------------
-
-RESHAPE: dict[str, Callable[[Any, list[str]], Any]] = {
-    "slice": lambda batch, names: batch.slice(1, 50),
-    "replace_schema_metadata": lambda batch, names: batch.replace_schema_metadata({"a": "b"}),
-    "rename_columns": lambda batch, names: batch.rename_columns(names),
-}
-
-
-def reshape(bench: Bench) -> None:
-    """Operations that give another batch over the same bytes, and build none of its columns."""
-    columns = 1_000
-    paths = {n: bench.scratch / f"reshape-{n}" for n in (columns, 1)}
-    renamed = {n: [f"renamed_{i}" for i in range(n)] for n in paths}
-    for n, path in paths.items():
-        write(path, n, next(SCHEMAS))
-    for name, operation in RESHAPE.items():
-        sides: dict[str, Operation] = {
-            "shmarrow": lambda batches, operation=operation: operation(batches[columns], renamed[columns]),
-            "itself, 1 column": lambda batches, operation=operation: operation(batches[1], renamed[1]),
-        }
-        bench.row(
-            f"{name} of a batch of {columns:,} mapped columns",
-            sides,
-            within(2),
-            20,
-            lambda turn: {n: sa.ipc.open_file(path).get_batch(0) for n, path in paths.items()},
-            block=10,
-        )
-
-
-PARTS = {
-    "few": few,
-    "wide": wide,
-    "widest": widest,
-    "all": every_column,
-    "batches": batches,
-    "streams": streams,
-    "reshape": reshape,
-}
+PARTS = {"few": few, "wide": wide, "batches": batches, "streams": streams}

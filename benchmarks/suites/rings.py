@@ -11,7 +11,7 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import shared_memory
 from typing import Any
 
@@ -146,35 +146,4 @@ def passed(bench: Bench) -> None:
             bench.limit(f"{what}: CPU of writer and reader", cpu[:1], limit, peers={"by hand": cpu[1]})
 
 
-def crowd(bench: Bench) -> None:
-    """Frames per second of a writer that never waits, with one reader and with four."""
-    name = f"shm:shmarrow-bench-ring-{os.getpid()}"
-    image = np.ones((1, *IMAGE), "u1")
-    seconds = 0.3 if bench.quick else 1.0
-
-    def read(_: int) -> None:
-        with sa.Ring(name) as reader:
-            for batch in reader:
-                assert batch["image"].to_numpy().flat[0] == 1
-
-    def rate(readers: int) -> float:
-        with sa.Ring(name, like=sa.record_batch({"image": image}), slots=8) as writer, ExitStack() as stack:
-            for _ in range(readers):
-                stack.enter_context(waiting(read))
-            while len(writer.info().readers) < readers:
-                time.sleep(0.001)
-            start, count = time.perf_counter(), 0
-            while (took := time.perf_counter() - start) < seconds:
-                with writer.write() as slot:
-                    slot["image"].to_numpy()[:] = image
-                count += 1
-        return took / count
-
-    rate(1)  # pages that a virtual machine never had are slow the first time
-    turns = [(rate(1), rate(4)) for _ in range(3)]
-    one, four = zip(*turns, strict=True)
-    alone = float(np.median(one))
-    bench.limit("frames of 6.2 MB to four readers", four, alone / 0.8, "s/op", peers={"one reader": alone})
-
-
-PARTS = {"passed": passed, "crowd": crowd}
+PARTS = {"passed": passed}

@@ -1,4 +1,4 @@
-"""Tensors handed from process to process, bundles, and sparse forms, beside the peers.
+"""Tensors handed from process to process, and bundles, beside the peers.
 
 Another process holds the tensor: it placed it in shared memory once, in the form of each side, and pickles it whenever
 that side asks. What is timed is what the receiver does, from the name of the object to the first element. It has seen
@@ -8,7 +8,6 @@ a tensor of this shape and type before; the first of its kind takes some 50 µs 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import safetensors.numpy
-import scipy.sparse
-from harness.bench import Bench, Operation, timed_write, warm_memory
-from harness.figures import AS_FAST, Faster, Point, faster, within
+from harness.bench import Bench, Operation
+from harness.figures import AS_FAST, Faster, Point, faster
 from safetensors import safe_open
 
 import shmarrow as sa
-from shmarrow.ipc.tensor.writer import encode_tensor
 
 WIDTH = 1 << 12
 NAME = "weight"
@@ -123,30 +120,7 @@ def _handoff(bench: Bench, size: int, folder: Path) -> None:
             bench.row(what, mine | {peer: operation}, required if largest else None, 20, block=10, point=point)
 
 
-def flat(bench: Bench) -> None:
-    """Opening costs the same whatever the size is."""
-    size = 1 << 27 if bench.quick else 1 << 30
-    path = bench.scratch / "middle"
-    sa.ipc.write_tensor(sa.Tensor.from_numpy(np.zeros((size // 4 // WIDTH, WIDTH), "f4")), path)
-    small = bench.scratch / "small"
-    sa.ipc.write_tensor(sa.Tensor.from_numpy(np.zeros((64, WIDTH), "f4")), small)
-    large = bench.scratch / "large"
-    virtual = sa.Tensor.from_numpy(np.zeros((1 << 20, WIDTH), "f4"))  # 16 GiB that are never touched
-    plan = encode_tensor(virtual)
-    with large.open("wb") as file:
-        file.write(plan.metadata)
-        file.truncate(plan.size)
-    del virtual
-    for other in (small, large):
-        bench.row(
-            f"{os.path.getsize(other) >> 20:,} MiB: name to first element",
-            {"shmarrow": lambda turn, other=other: ours(other), f"itself, {size >> 20:,} MiB": lambda turn: ours(path)},
-            within(1.2),
-            200,
-        )
-
-
-# --- bundles and writing ----------------------------------------------------------------------------------------
+# --- bundles ----------------------------------------------------------------------------------------------------
 
 
 def bundles(bench: Bench) -> None:
@@ -171,59 +145,4 @@ def bundles(bench: Bench) -> None:
     )
 
 
-def writing(bench: Bench) -> None:
-    """Write one tensor to shared memory."""
-    size = 1 << 27 if bench.quick else 1 << 30
-    warm_memory(bench.scratch, 2 * size)
-    array = np.random.default_rng(0).random(size // 4, dtype="f4").reshape(-1, WIDTH)
-    mine, theirs = sa.Tensor.from_numpy(array), pa.Tensor.from_numpy(array)
-
-    def pyarrow(path: Path) -> None:
-        with pa.OSFile(str(path), "wb") as sink:
-            pa.ipc.write_tensor(theirs, sink)
-
-    peers = {"pyarrow": pyarrow, "safetensors": lambda path: safetensors.numpy.save_file({NAME: array}, path)}
-    path = bench.scratch / "written"
-    for peer, operation in peers.items():
-        bench.row(
-            f"write a tensor of {size >> 20:,} MiB",
-            {"shmarrow": lambda path: sa.ipc.write_tensor(mine, path), peer: operation},
-            AS_FAST,
-            2,
-            lambda turn: path,
-            timed_write,
-        )
-
-
-# --- sparse forms -----------------------------------------------------------------------------------------------
-
-
-def sparse(bench: Bench) -> None:
-    """The non-zeros of a matrix, 1 % of it."""
-    side = 2_000 if bench.quick else 10_000
-    rng = np.random.default_rng(0)
-    dense = np.zeros((side, side), "f4")
-    dense.reshape(-1)[rng.integers(0, dense.size, dense.size // 100)] = rng.random(dense.size // 100, dtype="f4") + 0.1
-    forms: dict[str, tuple[Any, dict[str, Any]]] = {
-        "COO": (
-            sa.SparseCOOTensor,
-            {"pyarrow": pa.SparseCOOTensor.from_dense_numpy, "scipy": scipy.sparse.coo_array},
-        ),
-        "CSR": (
-            sa.SparseCSRMatrix,
-            {"scipy": scipy.sparse.csr_array, "pyarrow": pa.SparseCSRMatrix.from_dense_numpy},
-        ),
-        "CSF": (sa.SparseCSFTensor, {"pyarrow": pa.SparseCSFTensor.from_dense_numpy}),
-    }
-    for form, (mine, peers) in forms.items():
-        bench.row(
-            f"{side:,} x {side:,} float32, 1 % filled, to {form}",
-            {"shmarrow": lambda turn, mine=mine: mine.from_dense(dense)}
-            | {name: lambda turn, make=make: make(dense) for name, make in peers.items()},
-            AS_FAST,
-            1,
-        )
-        np.testing.assert_array_equal(mine.from_dense(dense).to_dense(), dense)
-
-
-PARTS = {"bundles": bundles, "sparse": sparse, "writing": writing, "handoff": handoff, "flat": flat}
+PARTS = {"bundles": bundles, "handoff": handoff}

@@ -1,4 +1,4 @@
-"""Writing: columns in memory to a file in shared memory, and what compression takes, beside pyarrow and polars.
+"""Writing: columns in memory to a file in shared memory, beside pyarrow and polars.
 
 All sides write the same ndarrays. Each file is removed before the next is written, so all sides get pages that the
 host has backed before.
@@ -16,7 +16,6 @@ from harness.bench import Bench, timed_write, warm_memory
 from harness.figures import AS_FAST, Faster, Point, within
 
 import shmarrow as sa
-from suites.opening import ALL, all_columns
 
 COLUMNS = 16
 
@@ -26,8 +25,8 @@ def write(batch: sa.RecordBatch, path: Path) -> None:
         writer.write(batch)
 
 
-def pa_write(batch: Any, path: Path, options: Any = None) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema, options=options) as writer:
+def pa_write(batch: Any, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
@@ -95,19 +94,4 @@ def wide(bench: Bench) -> None:
         )
 
 
-def compression(bench: Bench) -> None:
-    """Open a file of 64 compressed buffers and have all columns; both sides use threads."""
-    size = 1 << 25 if bench.quick else 1 << 28
-    values = np.random.default_rng(0).integers(0, 10_000, (64, size // 64 // 8))
-    batch = pa.record_batch([pa.array(column) for column in values], [f"column_{i}" for i in range(64)])
-    path = bench.scratch / "compressed"
-    warm_memory(bench.scratch, 2 * size)
-    for codec in ("lz4", "zstd"):
-        pa_write(batch, path, pa.ipc.IpcWriteOptions(compression=codec))
-        what = f"open, decompress {codec.upper()}, {size >> 20} MiB in 64 buffers"
-        bench.row(what, ALL, AS_FAST, 3, lambda turn: str(path))
-        np.testing.assert_array_equal(all_columns(str(path)), values)
-    path.unlink()
-
-
-PARTS = {"floats": floats, "wide": wide, "compression": compression}
+PARTS = {"floats": floats, "wide": wide}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import select
 import subprocess
 import sys
@@ -37,21 +36,20 @@ ROUNDS = [
 
 def test_a_ratio_is_the_median_of_the_rounds_and_its_spread_their_extremes(figures: Any) -> None:
     (row,) = figures.compared(PLACE, ROUNDS, figures.faster(2.5))
-    assert (row.ours, row.ours_low, row.ours_high) == (3.0, 2.0, 4.0)
-    assert row.peers == {"peer": 8.0}
-    assert (row.ratio, row.low, row.high) == (3.0, 2.0, 4.0)
-    assert row.reached
-    assert row.doubtful, "one round has a ratio of 2, below 2.5"
-    assert (row.result, row.required) == ("3×", "2.5 times faster")
+    assert (row["ours"], row["peers"]) == (3.0, {"peer": 8.0})
+    assert (row["ratio"], row["low"], row["high"]) == (3.0, 2.0, 4.0)
+    assert row["reached"]
+    assert row["doubtful"], "one round has a ratio of 2, below 2.5"
+    assert (row["result"], row["required"]) == ("3×", "2.5 times faster")
 
 
 def test_a_difference_is_held_to_its_limit(figures: Any) -> None:
     rounds = [{"shmarrow": [0.030], "numpy": [0.020]}, {"shmarrow": [0.050], "numpy": [0.020]}]
     (row,) = figures.compared(PLACE, rounds, figures.Extra(0.015, "at most 15 ms more"))
-    assert row.result == "+20 ms", "the median of 10 and 30 ms"
-    assert row.reached is False
-    assert row.doubtful
-    assert row.ratio == pytest.approx((2 / 3 + 2 / 5) / 2)
+    assert row["result"] == "+20 ms", "the median of 10 and 30 ms"
+    assert row["reached"] is False
+    assert row["doubtful"]
+    assert row["ratio"] == pytest.approx((2 / 3 + 2 / 5) / 2)
 
 
 def test_the_rows_for_users_are_sorted_into_faster_and_slower(figures: Any) -> None:
@@ -61,35 +59,31 @@ def test_the_rows_for_users_are_sorted_into_faster_and_slower(figures: Any) -> N
         {"shmarrow": [2.0], "a": [4.0], "b": [1.0], "c": [6.0]},
         {"shmarrow": [2.0], "a": [5.0], "b": [1.0], "c": [6.0]},
     ]
-    rows = [row.as_json() for row in figures.compared(PLACE, rounds, {"a": None, "b": None})]
+    rows = figures.compared(PLACE, rounds, {"a": None, "b": None})
     chosen = [front.Shown("opening", "a r", peer, f"open {peer}", peer.upper(), "why", "advice") for peer in "abcd"]
     found = [(each.what, each.ratio, each.spread) for each in front.fast(rows, chosen)]
     assert found == [("open c", 3.0, ""), ("open a", 2.25, "2× to 2.50×")], "d was not measured"
     assert [(each.instead, each.theirs, each.ratio) for each in front.slow(rows, chosen)] == [("B", "1 s", 0.5)]
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """One suite of two rows, measured as ``make bench-quick`` does."""
-    pytest.importorskip("fsspec")
-    file = tmp_path_factory.mktemp("bench") / "results.json"
-    words = [sys.executable, BENCHMARKS / "run.py", "--quick", "--parts", "ranges", "--json", file]
-    done = subprocess.run(words, capture_output=True, text=True)
+def test_a_row_from_end_to_end(tmp_path: Path) -> None:
+    """One row, measured as ``make bench-quick`` does."""
+    pytest.importorskip("polars")
+    file = tmp_path / "results.json"
+    words = ["--quick", "--parts", "opening.few", "--rows", "schema seen before", "--json", file]
+    done = subprocess.run([sys.executable, BENCHMARKS / "run.py", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 of 2 requirements reached" in done.stdout
-    return file
-
-
-def test_a_row_from_end_to_end(results: Path) -> None:
-    found = json.loads(results.read_text())
+    assert "1 rows; 0 of 0 requirements reached" in done.stdout
+    found = json.loads(file.read_text())
     assert found["quick"]
     assert found["failed"] == found["skipped"] == []
-    assert found["groups"]["ranges"]["parts"].keys() == {"fetched"}
+    assert found["groups"]["opening"]["parts"].keys() == {"few"}
     assert {"processor", "cores", "memory", "kernel", "python", "load", "versions"} <= found["machine"].keys()
-    row = found["rows"][0]
-    assert (row["group"], row["part"], row["unit"], row["reached"]) == ("ranges", "fetched", "share", True)
-    assert 0 < row["ours"] < 0.001, "one column of one of 100 batches is a ten thousandth of the file"
-    assert (row["peer"], row["ratio"]) == (None, None)
+    (row,) = found["rows"]
+    assert (row["group"], row["part"], row["unit"], row["reached"]) == ("opening", "few", "s", None)
+    assert list(row["peers"]) == ["pyarrow", "polars"]
+    assert row["peer"] == "pyarrow"
+    assert row["low"] <= row["ratio"] <= row["high"]
 
 
 def test_the_parts_that_ran_replace_those_of_the_same_name(figures: Any) -> None:
@@ -112,29 +106,12 @@ def test_the_parts_that_ran_replace_those_of_the_same_name(figures: Any) -> None
     assert found["seconds"] == 3
 
 
-def test_what_ended_processes_left_behind_is_removed(figures: Any, tmp_path: Path) -> None:
-    leftovers = importlib.import_module("harness.leftovers")
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    own, others = os.getpid(), ended.pid
-    (tmp_path / f"shmarrow-bench-{others}-scratch" / "folder").mkdir(parents=True)
-    kept = [f"shmarrow-bench-{own}-x", "shmarrow-bench-name", f"other-{others}"]
-    for name in (*kept, f"shmarrow-bench-{others}-1-x", f"sem.shmarrow-bench-{others}"):
-        (tmp_path / name).touch()
-    assert leftovers.sweep(tmp_path) == [
-        f"sem.shmarrow-bench-{others}",
-        f"shmarrow-bench-{others}-1-x",
-        f"shmarrow-bench-{others}-scratch",
-    ]
-    assert sorted(os.listdir(tmp_path)) == sorted(kept)
-
-
 def test_a_suite_ends_with_the_run_that_started_it() -> None:
     suite = (
-        "import signal, sys; from harness.leftovers import end_with_parent; end_with_parent(int(sys.argv[1]))\n"
+        "import os, signal, sys; sys.argv[1:] = []; import run; run.end_with_parent(os.getppid())\n"
         "print('ready', flush=True); signal.pause()"
     )
-    run = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {suite!r}, str(os.getpid())])"
+    run = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {suite!r}])"
     process = subprocess.Popen([sys.executable, "-c", run], cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

@@ -17,8 +17,7 @@ from marked import filled
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from harness import front, plots
-from harness.figures import size, times
-from harness.tables import line
+from harness.figures import line, size, times
 from run import SUITES
 
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -45,7 +44,7 @@ def slug(title: str) -> str:
 def pictures(results: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """The caption and the SVG of each plot, by the name of its file."""
     return {
-        f"{PREFIX}{slug(plot.title)}.svg": (PLOTS[plot.title], plots.picture([plot]))
+        f"{PREFIX}{slug(plot.title)}.svg": (PLOTS[plot.title], plots.picture(plot))
         for plot in plots.plots(results["rows"])
         if plot.title in PLOTS
     }
