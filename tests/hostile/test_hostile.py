@@ -1,4 +1,4 @@
-"""Hostile bytes: mutations of every layout in every form, cuts at every byte, and small inputs that mean very much.
+"""Hostile bytes: mutations of every layout in every form, of tensors, cuts at every byte, and bombs.
 
 Invariants: whatever comes in, nothing but our errors comes out, within 2 seconds and 256 MiB; the numbers of the
 mutations are fixed, and ``make fuzz`` takes others.
@@ -12,9 +12,11 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import forms
+import fuzz_tensors
 import hostile
 import lz4.frame
 import numpy as np
@@ -30,17 +32,6 @@ from shmarrow.layout import make_array, nulls
 HUGE = 1 << 62
 MANY = 1 << 17
 LONG = "x" * (1 << 18)
-
-# --- mutations ---------------------------------------------------------------------------------------------------
-
-
-def test_mutations() -> None:
-    counts, findings = hostile.run(hostile.mutation, range(600), 110)
-    assert not findings
-    assert sum(counts.values()) == 600  # `make fuzz` tries more
-    # Most are refused, but if nearly all were, the others would not be looked at deeply.
-    assert counts["valid"] > 60
-    assert counts["invalid"] > 60
 
 
 def _hand_to_pyarrow(data: bytes, is_file: bool) -> str:
@@ -59,13 +50,6 @@ def _hand_to_pyarrow(data: bytes, is_file: bool) -> str:
     return outcome
 
 
-def test_what_is_handed_to_native_code_cannot_break_it() -> None:
-    counts, findings = hostile.run(hostile.mutation, range(20_000, 20_500), 110, _hand_to_pyarrow)
-    assert not findings
-    assert sum(counts.values()) == 500
-    assert counts["handed over"] > 125
-
-
 CUT = [
     ("dictionary-int8-nulls", "file-plain"),
     ("dictionary-int8-nulls", "stream-plain"),
@@ -74,22 +58,75 @@ CUT = [
 _cases = [case.name for case in hostile.CASES]
 
 
+def _whole(number: int) -> tuple[bytes, bool]:
+    case, form = CUT[number]
+    return hostile.seed_input(_cases.index(case), hostile.FORMS.index(form)), forms.FORMS[form][0]
+
+
 def _cut(name: tuple[int, int]) -> tuple[bytes, bool]:
-    case, form = CUT[name[0]]
-    data = hostile.seed_input(_cases.index(case), hostile.FORMS.index(form))
-    return data[: name[1]], forms.FORMS[form][0]
+    data, is_file = _whole(name[0])
+    return data[: name[1]], is_file
 
 
-def test_cuts_at_every_byte() -> None:
-    names = []
-    for i, (case, form) in enumerate(CUT):
-        size = len(hostile.seed_input(_cases.index(case), hostile.FORMS.index(form)))
-        names += [(i, end) for end in range(size + 1)]
-    counts, findings = hostile.run(_cut, names)
-    assert not findings
+def _cut_tensors(name: tuple[int, int]) -> tuple[bytes, bool]:
+    data, is_bundle = TENSORS[name[0]]
+    return data[: name[1]], is_bundle
+
+
+def _file(name: tuple[str, bool]) -> tuple[bytes, bool]:
+    return Path(name[0]).read_bytes(), name[1]
+
+
+def _bomb(name: str) -> tuple[bytes, bool]:
+    return BOMBS[name][1](), False
+
+
+TENSORS = [fuzz_tensors.SEEDS[i] for i in (0, -2)]  # a message and a bundle
+
+
+def _ends(wholes: list[tuple[bytes, bool]]) -> list[Any]:
+    """The names of all beginnings of some inputs, whole ones first: what is known of those may mislead."""
+    return [(i, end) for i, (data, _) in enumerate(wholes) for end in range(len(data), -1, -1)]
+
+
+CORPORA: dict[str, tuple[hostile.Inputs, list[Any], hostile.Use, dict[str, tuple[int, int]]]] = {
+    # Most are refused, but if nearly all were, the others would not be looked at deeply. ``make fuzz`` tries more.
+    "mutations": (hostile.mutation, [*range(600)], hostile.exercise, {"valid": (61, 600), "invalid": (61, 600)}),
+    "tensors": (fuzz_tensors.mutation, [*range(400)], fuzz_tensors.exercise, {"read": (9, 400), "refused": (9, 400)}),
+    "whole tensors": (
+        fuzz_tensors.SEEDS.__getitem__,
+        [*range(len(fuzz_tensors.SEEDS))],
+        fuzz_tensors.exercise,
+        {"read": (len(fuzz_tensors.SEEDS),) * 2},
+    ),
+    "native code": (hostile.mutation, [*range(20_000, 20_500)], _hand_to_pyarrow, {"handed over": (126, 500)}),
     # Whole inputs are valid, and so are streams that are cut between two messages or within the end mark's place.
-    assert len(CUT) <= counts["valid"] < 40
-    assert counts["refused"] > sum(counts.values()) * 0.9
+    "cuts": (_cut, _ends([_whole(i) for i in range(len(CUT))]), hostile.exercise, {"valid": (len(CUT), 39)}),
+    "cuts of tensors": (_cut_tensors, _ends(TENSORS), fuzz_tensors.exercise, {"read": (3, 3)}),  # nothing is no tensor
+}
+"""What makes the inputs, their names, what is done with them, and how often an outcome comes at least and at most."""
+
+
+def _run(inputs: hostile.Inputs, names: list[Any], use: hostile.Use) -> dict[str, int]:
+    counts, findings = hostile.run(inputs, names, 300, use)
+    assert not findings
+    assert sum(counts.values()) == len(names)
+    return counts
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_whatever_comes_in_gives_data_or_our_error(corpus: str) -> None:
+    inputs, names, use, expected = CORPORA[corpus]
+    counts = _run(inputs, names, use)
+    for outcome, (least, most) in expected.items():
+        assert least <= counts[outcome] <= most, counts
+
+
+def test_the_inputs_that_fuzzing_found_to_break_other_readers(arrow_testing: Path) -> None:
+    paths = sorted(path for path in (arrow_testing / "fuzz").rglob("*") if path.is_file())
+    assert len(paths) >= 32
+    counts = _run(_file, [(str(path), is_file) for path in paths for is_file in (True, False)], hostile.exercise)
+    assert counts["refused"] > counts.get("valid", 0) > 0
 
 
 # --- inputs that mean more than they hold --------------------------------------------------------------------------
@@ -287,14 +324,8 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
 """The expected outcome of each, and the function that makes it."""
 
 
-def _bomb(name: str) -> tuple[bytes, bool]:
-    return BOMBS[name][1](), False
-
-
 def test_small_inputs_that_mean_much() -> None:
-    counts, findings = hostile.run(_bomb, BOMBS)
-    assert not findings
-    assert counts == Counter(outcome for outcome, _ in BOMBS.values())
+    assert _run(_bomb, [*BOMBS], hostile.exercise) == Counter(outcome for outcome, _ in BOMBS.values())
 
 
 def test_limits_hold_before_memory_is_taken() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
+import pkgutil
 import random
 import shutil
 import subprocess
@@ -30,6 +31,12 @@ import hostile
 
 ROOT = Path(__file__).resolve().parents[2]
 _PART = 10_000
+CORPORA = {
+    "exports": ("hostile.mutation", "other_libraries.exported", "hand the columns to other libraries"),
+    "store": ("hostile_store.mutation", "hostile_store.exercise", "open stores with changed control files"),
+    "tensors": ("fuzz_tensors.mutation", "fuzz_tensors.exercise", "read tensors and bundles of them"),
+}
+"""Other inputs, what is done with them, and what that is: ``module.function``."""
 
 
 def parts(first: int, number: int | None) -> Iterator[range]:
@@ -44,7 +51,7 @@ def mutations(
     processes: int,
     use: hostile.Use,
     options: str,
-    inputs: hostile.Inputs = hostile.mutation,
+    inputs: hostile.Inputs,
 ) -> int:
     """Exercise mutations until there are no more, or the time is up; gives how many findings there were."""
     started, total, found = time.monotonic(), 0, 0
@@ -104,27 +111,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="where all other numbers come from; a new one by default")
     parser.add_argument("--first", type=int, help="exercise only mutations, from this number on")
     parser.add_argument("--count", type=int, default=1_000_000, help="how many of them; a million by default")
-    parser.add_argument("--exports", action="store_true", help="hand the columns to other libraries")
-    parser.add_argument("--store", action="store_true", help="open stores with changed control files")
-    parser.add_argument("--tensors", action="store_true", help="read tensors and bundles of them")
+    for option, (_, _, text) in CORPORA.items():
+        parser.add_argument(f"--{option}", action="store_const", const=option, dest="corpus", help=text)
     chosen = parser.parse_args()
-    how: tuple[hostile.Use, str] | tuple[hostile.Use, str, hostile.Inputs] = (hostile.exercise, "")
-    if chosen.exports:
-        from other_libraries import exported
-
-        how = exported, " --exports"
-    if chosen.store:
-        import hostile_store
-
+    if chosen.corpus == "store":
         folder = tempfile.mkdtemp()
         os.chmod(folder, 0o755)
-        os.environ[hostile_store.FOLDER] = folder
+        os.environ["SHMARROW_HOSTILE_STORES"] = folder
         atexit.register(shutil.rmtree, folder, True)
-        how = hostile_store.exercise, " --store", hostile_store.mutation
-    if chosen.tensors:
-        import fuzz_tensors
-
-        how = fuzz_tensors.exercise, " --tensors", fuzz_tensors.mutation
+    makes, uses, _ = CORPORA.get(chosen.corpus, ("hostile.mutation", "hostile.exercise", ""))
+    inputs, use = (pkgutil.resolve_name(name.replace(".", ":")) for name in (makes, uses))
+    how = use, f" --{chosen.corpus}" if chosen.corpus else "", inputs
     processors = os.cpu_count() or 1
     if chosen.first is not None:
         found = mutations(parts(chosen.first, chosen.count), float("inf"), processors, *how)

@@ -7,12 +7,11 @@ import random
 from typing import Any
 
 import forms
+import hostile
 import numpy as np
 
 import shmarrow as sa
 from shmarrow.ipc import IpcWriteOptions
-
-_EXTREMES = (0, 1, 2, 7, 63, 64, 65, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, 1 << 63)
 
 
 def _seeds() -> list[tuple[bytes, bool]]:
@@ -49,31 +48,9 @@ SEEDS = _seeds()
 
 
 def mutation(number: int) -> tuple[bytes, bool]:
-    """The input of a number: a seed with one to four changes."""
-    chance = random.Random(number)
+    """The mutated input of a number, and whether it is a bundle."""
     seed, is_bundle = SEEDS[number % len(SEEDS)]
-    data = bytearray(seed)
-    for _ in range(chance.randint(1, 4)):
-        size = chance.choice((1, 1, 2, 4, 8))
-        at = chance.randrange(0, max(len(data) - size, 1))
-        way = chance.random()
-        if way < 0.3:
-            data[at] = chance.randrange(256)
-        elif way < 0.5:
-            data[at] ^= 1 << chance.randrange(8)
-        elif way < 0.7:
-            data[at : at + size] = (chance.choice(_EXTREMES) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-        elif way < 0.9:
-            at -= at % size
-            value = int.from_bytes(data[at : at + size], "little") + chance.choice((-64, -8, -1, 1, 4, 8, 64))
-            data[at : at + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-        elif way < 0.95:
-            del data[chance.randrange(len(data)) :]
-        else:
-            del data[at : at + size]
-        if not data:
-            break
-    return bytes(data), is_bundle
+    return hostile.changed(seed, random.Random(number), False, hostile.ANYWHERE), is_bundle
 
 
 def exercise(data: bytes, is_bundle: bool) -> str:

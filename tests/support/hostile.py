@@ -22,7 +22,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,6 +144,7 @@ def _alike(one: Any, two: Any, seen: set[tuple[int, int]]) -> bool:
 
 Inputs = Callable[[Any], tuple[bytes, bool]]
 Use = Callable[[bytes, bool], str]
+Mutation = Callable[[bytearray, random.Random, bool], None]
 
 
 @dataclass(frozen=True)
@@ -298,13 +299,19 @@ def mutation(number: int) -> tuple[bytes, bool]:
     """The mutated input of a number, and whether it is a file."""
     chance = random.Random(number)
     form = chance.randrange(len(FORMS))
-    data = bytearray(seed_input(chance.randrange(len(SEEDS)), form))
+    data = seed_input(chance.randrange(len(SEEDS)), form)
     is_file = forms.FORMS[FORMS[form]][0]
+    return changed(data, chance, is_file, _MUTATIONS), is_file
+
+
+def changed(data: bytes, chance: random.Random, is_file: bool, ways: Sequence[Mutation]) -> bytes:
+    """Bytes that one or several mutations have changed."""
+    made = bytearray(data)
     for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
-        chance.choice(_MUTATIONS)(data, chance, is_file)
-        if not data:
+        chance.choice(ways)(made, chance, is_file)
+        if not made:
             break
-    return bytes(data), is_file
+    return bytes(made)
 
 
 def _flip_bits(data: bytearray, chance: random.Random, is_file: bool) -> None:
@@ -415,7 +422,9 @@ def _change_blocks(data: bytearray, chance: random.Random, is_file: bool) -> Non
         data[one + field : one + field + struct.calcsize(format)] = struct.pack(format, value)
 
 
-_MUTATIONS: list[Callable[[bytearray, random.Random, bool], None]] = [
+ANYWHERE: list[Mutation] = [
     _flip_bits, _set_byte, _set_number, _set_number, _set_number, _shift_number, _shift_number, _copy_within, _truncate,
-    _cut_out, _splice, _reorder_messages, _change_blocks,
+    _cut_out,
 ]  # fmt: skip
+"""Mutations of bytes of any format."""
+_MUTATIONS = [*ANYWHERE, _splice, _reorder_messages, _change_blocks]

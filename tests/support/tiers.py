@@ -25,7 +25,7 @@ TIERS = {
     "unit": ("spark/test_key_index.py", "spark/test_spark_results.py"),
     "spark": ("spark", "examples/test_demo.py", "examples/test_docs.py", "examples/test_examples.py"),
     "processes": (
-        "cli", "examples", "faults", "reuse", "ring", "store", "hostile/test_fuzz.py", "memory/test_futex.py",
+        "cli", "examples", "faults", "reuse", "ring", "store", "memory/test_futex.py",
         "hostile/test_hostile.py", "hostile/test_other_libraries_hostile.py", "integration/test_integration_cli.py",
         "memory/test_segment.py",
         "interchange/test_batch_dataset.py", "interchange/test_c_data_hazards.py", "parity/test_peers.py",

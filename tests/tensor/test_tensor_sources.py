@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import message_of
-from fuzz_tensors import SEEDS, exercise, mutation
 from remote import Counted, FailsOnce
 
 import shmarrow as sa
@@ -280,13 +279,6 @@ def test_names_that_no_file_can_hold() -> None:
     assert "a\ud800" not in bundle
     with pytest.raises(sa.FieldNotFound):
         bundle["\udfff"]
-
-
-def test_mutations() -> None:
-    """Bundles and messages of tensors with bytes changed give data or our errors; ``fuzz.py --tensors`` runs more."""
-    outcomes = {exercise(*mutation(number)) for number in range(400)}
-    assert outcomes == {"read", "refused"}
-    assert {exercise(*seed) for seed in SEEDS} == {"read"}
 
 
 @pytest.mark.parametrize(("strides", "outcome"), [((0, 0), None), ((0, 1), None), ((1, 1), sa.LimitExceeded)])
