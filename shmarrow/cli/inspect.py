@@ -37,8 +37,9 @@ from shmarrow.cli.rows import as_json
 from shmarrow.cli.targets import ROWS, Surveyed, many_sources, open_bytes, report, survey
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError, counted, printable
+from shmarrow.ipc.contents import KINDS, contents
 from shmarrow.ipc.schema.lazy import FieldLayout, encoded_fields
-from shmarrow.scans.sources import contents, split_name
+from shmarrow.scans.sources import split_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -134,10 +135,6 @@ def _decompressed(found: Overview, starts: Numbers, lengths: Numbers, used: Any)
     return made
 
 
-_KINDS = {
-    "file": "Arrow file", "stream": "Arrow stream", "bundle": "bundle of tensors (an Arrow file)",
-    "tensor": "tensor message", "sparse tensor": "sparse tensor message",
-}  # fmt: skip
 _COLUMNS = 60
 """Rows of the table of columns on a terminal."""
 _DICTIONARIES = 1 << 12
@@ -168,7 +165,7 @@ def inspect(arguments: argparse.Namespace) -> int:
             with progress_line(f"inspect {printable(arguments.target)}: batch", len(overview.blocks)) as progress:
                 found |= facts(overview, progress)
         else:
-            found["tensors"] = schemas.tensors(contents(source, DEFAULT_LIMITS)[1])
+            found["tensors"] = schemas.tensors(contents(source).content)
     found["stored"] = _stored(arguments)
     render(arguments.json, found, *_texts(found))
     return 0
@@ -349,7 +346,7 @@ def element_bytes(role: BufferRole) -> int:
 
 
 def _texts(found: dict[str, Any]) -> Iterator[Fields | Table | str]:
-    fields = {"target": found["target"], "kind": _KINDS[found["kind"]], "size": exact_size(found["bytes"])}
+    fields = {"target": found["target"], "kind": KINDS[found["kind"]].title, "size": exact_size(found["bytes"])}
     if found["kind"] in ROWS:
         fields |= _row_fields(found)
     if (stored := found["stored"]) is not None:

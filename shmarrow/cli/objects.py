@@ -62,17 +62,14 @@ from shmarrow.cli.host import (
 )
 from shmarrow.cli.targets import open_target, pipe_in
 from shmarrow.display import size as size_text
-from shmarrow.errors import DEFAULT_LIMITS, printable
+from shmarrow.errors import printable
+from shmarrow.ipc.contents import KINDS, contents
 from shmarrow.memory import name_of, open_source, shared_of
-from shmarrow.memory.formats import HEAD
 from shmarrow.objects.decode import decode, describe
 from shmarrow.objects.encode import encode
-from shmarrow.scans.sources import contents, expect_arrow, split_name
+from shmarrow.scans.sources import split_name
 
 _PIECE = 1 << 24
-_SUFFIXES = {
-    "file": ".arrow", "stream": ".arrows", "tensor": ".tensor", "sparse tensor": ".tensor", "bundle": ".tensors",
-}  # fmt: skip
 _NAME = argument("name", metavar="NAME", nargs="?", help="the object; STORE/NAME is one argument")
 _NAMES = argument("names", metavar="NAME", nargs="*", help="objects; STORE/NAME is one argument")
 
@@ -270,8 +267,7 @@ def put(arguments: argparse.Namespace) -> int:
             total = found.size
             if pipe is not None:
                 found.name = name_of(pipe)
-            expect_arrow(found.data[:HEAD].tobytes(), found.name)  # before a store is made for it
-            describe(found)
+            describe(found)  # before a store is made for it
         store = stack.enter_context(_made(arguments))
         store.put_file(
             name,
@@ -339,7 +335,7 @@ def get(arguments: argparse.Namespace) -> int:
 def _file_name(name: str, found: memory.Segment) -> str:
     """A file in the working directory, with the suffix of the object's format."""
     name = re.sub("[/:]", "_", name)
-    suffix = _SUFFIXES[contents(open_source(found), DEFAULT_LIMITS)[0]]
+    suffix = KINDS[contents(open_source(found)).kind].suffix
     return name if name.endswith(suffix) else name + suffix
 
 

@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 import shmarrow as sa
 from shmarrow.cli.command import WrongUsage, limits_of, progress_line
 from shmarrow.errors import DEFAULT_LIMITS, Limits, printable, storage_error
+from shmarrow.ipc.contents import Contents, contents, expect_arrow
 from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, name_of, open_source, recognized
-from shmarrow.memory.formats import HEAD, OF_PYARROW
+from shmarrow.memory.formats import OF_PYARROW
 from shmarrow.scans.sources import (
     Fragment,
-    contents,
-    expect_arrow,
     find,
     has_store,
     leads_to_one,
@@ -39,25 +38,6 @@ from shmarrow.scans.sources import (
 ROWS = ("file", "stream", "other rows")
 
 
-class Target(NamedTuple):
-    """The data that a command reads.
-
-    Attributes
-    ----------
-    name : str
-        What messages call it.
-    kind : str
-        ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``; ``"other rows"`` for a file of
-        another format, such as Parquet, whose rows pyarrow reads.
-    content : object
-        A reader of rows, a tensor or a bundle.
-    """
-
-    name: str
-    kind: str
-    content: Any
-
-
 @contextmanager
 def open_bytes(word: str, trust: bool = False) -> Iterator[Any]:
     """A source with all bytes of a target; standard input goes through a temporary file.
@@ -66,19 +46,15 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[Any]:
     ------
     ObjectNotFound
         If there is nothing of this name.
-    InvalidData
-        If the bytes are recognized as those of another format.
     """
     with ExitStack() as stack:
-        source = _source(word, trust, pipe_in(word, stack), stack)
-        expect_arrow(source.data[:HEAD].tobytes(), source.name)
-        yield source
+        yield _source(word, trust, pipe_in(word, stack), stack)
 
 
 @contextmanager
 def open_target(
     word: str, trust: bool = False, in_order: bool = False, limits: Limits = DEFAULT_LIMITS, foreign: bool = False
-) -> Iterator[Target]:
+) -> Iterator[Contents]:
     """A target, and what kind of data it is.
 
     Parameters
@@ -108,19 +84,19 @@ def open_target(
             if recognized(head).kind != "arrow":
                 expect_arrow(head, name)
                 reader = stack.enter_context(sa.ipc.open_stream(pipe, limits=limits))
-                yield Target(name, "stream", reader)
+                yield Contents(name, "stream", reader)
                 _note_rest(name, reader)
                 return
         source = _source(word, trust, pipe, stack)
-        if (in_order or foreign) and pipe is None and recognized(source.data[:HEAD].tobytes(), word).kind in OF_PYARROW:
+        if (in_order or foreign) and pipe is None and recognized(source.data, word).kind in OF_PYARROW:
             from shmarrow.interchange.convert import open_rows
 
-            yield Target(word, "other rows", stack.enter_context(open_rows(word)))
+            yield Contents(word, "other rows", stack.enter_context(open_rows(word)))
             return
-        kind, content = contents(source, limits)
-        yield Target(source.name, kind, content)
-        if kind == "stream" and in_order:
-            _note_rest(source.name, content)
+        found = contents(source, limits)
+        yield found
+        if found.kind == "stream" and in_order:
+            _note_rest(found.name, found.content)
 
 
 def _note_rest(name: str, reader: Any) -> None:
@@ -286,7 +262,7 @@ def open_rows(
         yield target.name, rows_of(arguments, word, target)
 
 
-def rows_of(arguments: argparse.Namespace, word: str, target: Target) -> Any:
+def rows_of(arguments: argparse.Namespace, word: str, target: Contents) -> Any:
     """A reader of the batches, with the columns that ``--columns`` names.
 
     Raises

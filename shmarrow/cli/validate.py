@@ -36,8 +36,7 @@ from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.schema.lazy import encoded_fields
 from shmarrow.memory import open_source
-from shmarrow.memory.formats import HEAD as HEAD_OF_FORMATS
-from shmarrow.scans.sources import Fragment, expect_arrow
+from shmarrow.scans.sources import Fragment
 from shmarrow.xray import Finding, Overview
 from shmarrow.xray.overviews import read_batch
 
@@ -78,8 +77,6 @@ def _checked_fragment(arguments: argparse.Namespace, fragment: Fragment) -> list
     """What :func:`_checked` returns for one of many sources, also where it cannot be opened."""
     try:
         with closing(fragment.map(attach=False)) as source:
-            data: Any = source.data
-            expect_arrow(data[:HEAD_OF_FORMATS].tobytes(), source.name)
             return _checked(arguments, str(fragment), source)
     except ShmarrowError as error:
         finding = Finding(0, 0, "error", error.problem, shell_hint(error) or "leave it out")

@@ -22,13 +22,14 @@ from shmarrow.interchange.foreign import Rows
 from shmarrow.interchange.safetensors import read_safetensors
 from shmarrow.interchange.write import Written, format_of, is_directory, write
 from shmarrow.ipc import open_stream
+from shmarrow.ipc.contents import contents
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.tensor.bundle import NamedTensors, load_tensors
-from shmarrow.memory import Source, decoded, open_source, recognized, spooled
+from shmarrow.memory import Source, decoded, open_source, recognized, spooled, unexpected
 from shmarrow.memory.formats import SUFFIXES
 from shmarrow.memory.pipes import Input, opened
 from shmarrow.scans import Scan, scan
-from shmarrow.scans.sources import Fragment, contents, find, leads_to_one
+from shmarrow.scans.sources import Fragment, find, leads_to_one
 from shmarrow.types import SchemaLike, schema
 
 _ARROW = ("arrow", "arrows")
@@ -100,7 +101,7 @@ def convert(
         if isinstance(given, Input):
             if not given.path and read_as not in ("arrows", *foreign.TEXT):
                 given = given._replace(path=spooled(given.file, stack))
-            if read_as == "arrow" and contents(_mapped(given), DEFAULT_LIMITS)[0] == "bundle":
+            if read_as == "arrow" and contents(_mapped(given)).kind == "bundle":
                 read_as = "tensors"
         written = target_format
         if not is_directory(target, options):
@@ -158,17 +159,13 @@ def _checked(name: str | None) -> str | None:
 
 def _format_of(source: Input) -> str:
     """The format of a source, by its first bytes, else by its suffix."""
-    name, head, _, _ = source
-    if not head:
-        raise InvalidData(f"{name} is empty: expected a file or a stream")
-    form = recognized(head, name)
-    if form.kind not in SUFFIXES:
-        unclear = not form.name or "text" in form.name or "gzip" in form.name
-        raise InvalidData(
-            f"{name}: no format of rows or tensors, but {form.name or f'bytes that start with {head[:8]!r}'}",
-            hint="name the format: csv or json" if unclear else form.reader,
-        )
-    return form.kind
+    form = recognized(source.head, source.name)
+    if source.head and form.kind in SUFFIXES:
+        return form.kind
+    error = unexpected(f"{source.name}: expected a format of rows or tensors", source.head)
+    if source.head and (not form.name or "text" in form.name or "gzip" in form.name):
+        error.hint = "name the format: csv or json"
+    raise error
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shmarrow.memory.formats import by_suffix as by_suffix
     from shmarrow.memory.formats import head_of as head_of
     from shmarrow.memory.formats import recognized as recognized
+    from shmarrow.memory.formats import unexpected as unexpected
     from shmarrow.memory.futex import Futexes as Futexes
     from shmarrow.memory.futex import Wait as Wait
     from shmarrow.memory.host import allows_memory as allows_memory
@@ -89,7 +90,7 @@ if not TYPE_CHECKING:
         {
             ".attached": "Segment attach status_of",
             ".files": "allocate collect_leftovers delete link_unnamed open_unnamed populate sync_directory",
-            ".formats": "by_suffix head_of recognized",
+            ".formats": "by_suffix head_of recognized unexpected",
             ".futex": "Futexes Wait",
             ".host": "allows_memory boot_id host_name in_memory memory_left",
             ".life_cycle": "Sink Writer",

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from shmarrow.errors import InvalidData
 from shmarrow.memory.locks import open_unlocked
 
 HEAD = 264
@@ -28,6 +29,8 @@ OTHERS = (*SUFFIXES["json"], ".md", ".txt", ".html", ".yaml", ".yml", ".log", ".
 """The suffixes of files that lie beside data, and are none."""
 OF_PYARROW = ("parquet", "csv", "json", "orc")
 """The formats of rows that pyarrow reads."""
+FOREIGN = (*[suffix for each in (*OF_PYARROW, "safetensors") for suffix in SUFFIXES[each]], ".npy", ".npz")
+"""The suffixes of other formats than Arrow's."""
 
 
 class Format(NamedTuple):
@@ -97,22 +100,39 @@ _UNCLEAR = ("text", "text, such as CSV", "JSON text", "gzip data")
 """Names of formats in which rows may be written as text, of which the suffix tells more."""
 
 
-def recognized(head: bytes, name: str = "") -> Format:
+def recognized(data: Any, name: str = "") -> Format:
     """The format of bytes; one without a name if they are not recognised.
 
     Parameters
     ----------
-    head : bytes
-        The first bytes, up to :data:`HEAD`; four suffice for most formats.
+    data : bytes-like
+        The first bytes, of which up to :data:`HEAD` are looked at; four suffice for most formats.
     name : str, optional
         The name of the file, whose suffix tells what text is, and what bytes are that are not recognised.
     """
+    head = bytes(data[:HEAD])
     form = next((each for each in FORMATS if head.startswith(each.magic, each.offset)), None) or _by_structure(head)
     kind = by_suffix(name)
     if form.name and not (form.name in _UNCLEAR and kind in ("csv", "json")):
         return form
     text = form.name if form.name != "text" else {"csv": "text, such as CSV", "json": "JSON text"}[kind]
     return form._replace(name=text, kind=kind)
+
+
+def unexpected(expected: str, data: Any) -> InvalidData:
+    """The error for bytes that are not what was expected, a sentence that goes on with what they are and what reads it.
+
+    Parameters
+    ----------
+    expected : str
+        The beginning of the sentence: where the bytes are, and what was expected there.
+    data : bytes-like
+        The bytes, or the first ones.
+    """
+    head = bytes(data[:HEAD])
+    form = recognized(head)
+    found = form.name or (f"bytes that start with {head[:8]!r}" if head else "an empty file")
+    return InvalidData(f"{expected}, found {found}", hint=form.reader)
 
 
 def by_suffix(name: str) -> str:

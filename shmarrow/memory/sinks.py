@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError
+from shmarrow.memory.formats import FOREIGN
 from shmarrow.memory.life_cycle import Sink
 from shmarrow.memory.location import is_location, is_shm, resolve
 from shmarrow.memory.segment_writer import SegmentWriter, create_at
@@ -33,8 +34,6 @@ _SHM_MODE = 0o400
 _SMALL = 1 << 16
 _GROUP = 1 << 20
 _FEW = 64
-_FOREIGN = (".parquet", ".pq", ".csv", ".json", ".jsonl", ".ndjson", ".orc", ".npy", ".npz", ".safetensors")
-"""Suffixes of other formats: a file that has one of them is not Arrow's."""
 
 
 def joined(pieces: Sequence[Any]) -> list[Any]:
@@ -134,7 +133,7 @@ def open_sink(
     if is_location(sink):
         name, path = resolve(sink)
         shared = is_shm(name)
-        if is_arrow and name.lower().endswith(_FOREIGN):
+        if is_arrow and name.lower().endswith(FOREIGN):
             raise InvalidArgument(
                 f"cannot write Arrow data as {name!r}, whose suffix is that of another format",
                 hint="name it .arrow (a stream .arrows, tensors .tensors); shmarrow.convert writes other formats",

@@ -16,19 +16,17 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.columns import RecordBatch
-from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits
-from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.ipc.file.reader import FileBatches, RecordBatchFileReader
-from shmarrow.ipc.message.decode import Message, message_at
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, as_limits
+from shmarrow.ipc.contents import contents, first_message, is_file
+from shmarrow.ipc.file.reader import FileBatches
 from shmarrow.ipc.tensor import BUNDLE_KEY
-from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
+from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader
 from shmarrow.memory import Segment, Source, open_source
 from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
 from shmarrow.types import DataType, DateType, Metadata, Schema, bool_, large_string
 
 if TYPE_CHECKING:
-    from shmarrow.columns import Table
-    from shmarrow.tensor import SparseTensor, Tensor
+    from shmarrow.tensor import SparseTensor
 
 _TRUSTING = as_limits(DEFAULT_LIMITS, True)
 
@@ -48,11 +46,20 @@ def decode(segment: Segment, unchecked: bool = False) -> Stored:
     InvalidData
         If the bytes are not Arrow, or invalid.
     """
-    data = segment.data
-    if data.data[: len(MAGIC)] != MAGIC:
-        return _message(segment, data, unchecked)
+    data, name = segment.data, segment.name
+    if not is_file(data):
+        header, _, body, end = first_message(data, name)
+        if isinstance(header, DenseHeader):
+            return _of_tensor(data, name, header, body)
+        if isinstance(header, SparseHeader):
+            sparse: SparseTensor = header.over(data[body:end])
+            return sparse
+        from shmarrow.ipc.stream.reader import MappedStreamReader
+
+        table = MappedStreamReader(open_source(segment), as_limits(DEFAULT_LIMITS, unchecked)).read_all()
+        return _taken(table.schema, table.batches, first_metadata(table.batches))
     limits = _TRUSTING if unchecked is True else as_limits(DEFAULT_LIMITS, unchecked)
-    file = FileBatches(Source(segment.name, data, mapped=True), limits)
+    file = FileBatches(Source(name, data, mapped=True), limits)
     metadata = file.footer.metadata
     if BUNDLE_KEY in metadata:
         from shmarrow.ipc.tensor.bundle import load_tensors
@@ -95,40 +102,7 @@ def _taken(schema: Schema, batches: Sequence[RecordBatch], metadata: Metadata) -
     return batches[0].column(0)
 
 
-# --- messages ---------------------------------------------------------------------------------------------------
-
-
-def header_of(data: Bytes, name: str) -> tuple[DenseHeader | SparseHeader | Message, int]:
-    """The header of an object's first message, and its body's offset."""
-    message = message_at(data, 0, name, parse=read_header)
-    if message is None:
-        raise InvalidData(f"{name}: expected an Arrow file, stream or tensor, found none of them")
-    return message.message, message.body
-
-
-def read_stream(segment: Segment, limits: Limits) -> Table:
-    """Read all batches of the stream in a segment."""
-    from shmarrow.ipc.stream.reader import MappedStreamReader
-
-    return MappedStreamReader(open_source(segment), limits).read_all()
-
-
-def read_first_tensor(segment: Segment) -> Tensor | SparseTensor:
-    """Read the tensor in a segment of one message."""
-    from shmarrow.ipc.tensor.reader import read_tensor
-
-    return read_tensor(segment)
-
-
-def _message(segment: Segment, data: Bytes, unchecked: bool) -> Stored:
-    """Decode a segment that begins with a message: a tensor, or a stream's schema."""
-    header, start = header_of(data, segment.name)
-    if isinstance(header, Message) and header.kind == "Schema":
-        table = read_stream(segment, as_limits(DEFAULT_LIMITS, unchecked))
-        return _taken(table.schema, table.batches, first_metadata(table.batches))
-    return (
-        _of_tensor(data, segment.name, header, start) if isinstance(header, DenseHeader) else read_first_tensor(segment)
-    )
+# --- tensors ----------------------------------------------------------------------------------------------------
 
 
 def _of_tensor(data: Bytes, name: str, header: DenseHeader, start: int) -> Stored:
@@ -210,24 +184,15 @@ class Description(NamedTuple):
 
 def describe(segment: Segment) -> Description:
     """Describe the object in a segment; errors are those of :func:`decode`."""
-    if segment.data.data[: len(MAGIC)] != MAGIC:
-        header = header_of(segment.data, segment.name)[0]
-        if not isinstance(header, Message) or header.kind != "Schema":
-            from shmarrow.tensor import Tensor
-
-            tensor = read_first_tensor(segment)
-            kind = tensor_kind(tensor) if isinstance(tensor, Tensor) else "sparse_tensor"
-            if kind in _TYPES:
-                return Description(kind, type=_TYPES[kind] or tensor.type)
-            return Description(kind, type=tensor.type, shape=tuple(tensor.shape))
-        table = read_stream(segment, DEFAULT_LIMITS)
-        metadata = first_metadata(table.batches)
-    else:
-        reader = RecordBatchFileReader(open_source(segment), DEFAULT_LIMITS)
-        metadata = reader.metadata or {}
-        if BUNDLE_KEY in metadata:
-            return Description("bundle", shape=(reader.num_rows,))
-        table = reader.read_all()
+    _, found, content = contents(open_source(segment))
+    if found == "bundle":
+        return Description(found, shape=(len(content),))
+    if found in ("tensor", "sparse tensor"):
+        kind = tensor_kind(content) if found == "tensor" else "sparse_tensor"
+        shape = None if kind in _TYPES else tuple(content.shape)
+        return Description(kind, type=_TYPES.get(kind) or content.type, shape=shape)
+    table = content.read_all()
+    metadata = first_metadata(table.batches) if found == "stream" else content.metadata or {}
     kind = kind_of(metadata, table.schema, table.batches)
     if kind in ("record_batch", "table"):
         return Description(kind, table.schema, table.num_rows, len(table.batches))

@@ -28,7 +28,6 @@ from __future__ import annotations
 import errno
 import glob
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
@@ -50,12 +49,9 @@ from shmarrow.errors import (
     shown,
     storage_error,
 )
-from shmarrow.ipc import RecordBatchFileReader
-from shmarrow.ipc.file.footer import MAGIC
-from shmarrow.ipc.message.decode import message_at
-from shmarrow.ipc.tensor import BUNDLE_KEY
+from shmarrow.ipc.contents import contents
 from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME, Source, decoded, is_location, is_shm, open_source, recognized
-from shmarrow.memory.formats import HEAD, OTHERS, SUFFIXES, head_of
+from shmarrow.memory.formats import OTHERS, head_of
 from shmarrow.scans.jobs import REPLACES, replaced_by
 from shmarrow.scans.keys import Keys, keys_of
 from shmarrow.store.protocol import CONTROL
@@ -346,76 +342,7 @@ def split_name(word: str) -> tuple[str, str] | None:
     return (word[:at], word[at + 1 :]) if at > 0 and word[at + 1 :] else None
 
 
-# --- recognizing and opening --------------------------------------------------------------------------------------
-
-
-def expect_arrow(head: bytes, name: str) -> None:
-    """Refuse bytes that begin other data than Arrow's.
-
-    Parameters
-    ----------
-    head : bytes
-        The first bytes, up to :data:`shmarrow.memory.formats.HEAD`.
-    name : str
-        The name of the file.
-
-    Raises
-    ------
-    InvalidData
-        If there are none, or those of another format; the error says what reads it, and what converts it.
-    """
-    if not head:
-        raise InvalidData(f"{name} is empty: expected an Arrow file, a stream or a tensor")
-    form = recognized(head, name)
-    if not form.name or form.kind in ("arrow", "arrows"):
-        return
-    hint = form.reader
-    if form.kind in SUFFIXES:
-        source = "-" if name == "standard input" else shlex.quote(name)
-        made = (
-            "OUT.tensors` makes it a bundle"
-            if form.kind in ("tensors", "safetensors")
-            else "OUT.arrow` makes it an Arrow file"
-        )
-        hint = "; ".join([f"`shmarrow convert {source} {made}", *filter(None, [hint])])
-    raise InvalidData(f"expected Arrow data, found {form.name}", where=[(name,)], hint=hint)
-
-
-def contents(source: Source, limits: Limits) -> tuple[str, Any]:
-    """Determine what a source holds, and open it.
-
-    Returns
-    -------
-    kind : str
-        ``"file"``, ``"stream"``, ``"tensor"``, ``"sparse tensor"`` or ``"bundle"``.
-    content : RecordBatchFileReader, MappedStreamReader, Tensor, SparseTensor or Bundle
-        A reader or views of the source.
-
-    Raises
-    ------
-    InvalidData
-        If it holds something else, which is named where it is recognized, or is broken.
-    """
-    head = source.read(0, min(HEAD, source.size or 0)).tobytes()
-    if head.startswith(MAGIC):
-        reader = RecordBatchFileReader(source, limits)
-        if BUNDLE_KEY not in (reader.metadata or ()):
-            return "file", reader
-        from shmarrow.ipc.tensor.bundle import Bundle
-
-        return "bundle", Bundle(source, limits)
-    expect_arrow(head, source.name)
-    if source.data is None:  # a file object that is read by ranges, as files are
-        source = Source(source.name, source.read(0, source.size or 0))
-    message = message_at(source.data, 0, source.name)
-    kind = "" if message is None else message.message.kind
-    if kind in ("Tensor", "SparseTensor"):
-        from shmarrow.ipc.tensor.reader import read_tensor
-
-        return "tensor" if kind == "Tensor" else "sparse tensor", read_tensor(source.data, limits=limits)
-    from shmarrow.ipc.stream.reader import MappedStreamReader
-
-    return "stream", MappedStreamReader(source, limits)
+# --- opening ------------------------------------------------------------------------------------------------------
 
 
 def open_fragment(fragment: Fragment, limits: Limits, small: int = 0) -> Any:
@@ -432,7 +359,7 @@ def open_fragment(fragment: Fragment, limits: Limits, small: int = 0) -> Any:
     """
     if not isinstance(fragment.where, str):
         return fragment.where
-    kind, reader = contents(fragment.map(small=small), limits)
+    _, kind, reader = contents(fragment.map(small=small), limits)
     if kind not in ("file", "stream"):
         hint = None if fragment.store is None else f"`{fragment.store.name}/PATTERN` leaves out objects without rows"
         raise InvalidData(f"{fragment} is a {kind}, which has no rows", hint=hint)
@@ -529,7 +456,7 @@ def open(where: Any, *, kind: Any = None, limits: Limits = DEFAULT_LIMITS, unche
     """
     limits = as_limits(limits, unchecked)
     source = the_one(where).map() if is_location(where) else open_source(where)
-    content = contents(source, limits)[1]
+    content = contents(source, limits).content
     if kind is not None and not isinstance(content, kind):
         raise InvalidType(f"expected {source.name!r} to be a {kind.__name__}, found a {type(content).__name__}")
     return content

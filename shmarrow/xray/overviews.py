@@ -16,13 +16,14 @@ from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.batch.decode import header_of, pairs
-from shmarrow.ipc.file.footer import HEAD, MAGIC, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes
+from shmarrow.ipc.contents import expect_arrow, is_file
+from shmarrow.ipc.file.footer import HEAD, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, not_a_message, read_key_values
 from shmarrow.ipc.schema.lazy import FieldLayout, read_schema
 from shmarrow.ipc.tensor import BUNDLE_KEY
-from shmarrow.memory import Source, formats, is_location, open_source
+from shmarrow.memory import Source, is_location, open_source
 from shmarrow.scans.sources import the_one
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.checks import check_blocks
@@ -266,7 +267,7 @@ class Overview:
         self._cut: int | None = None
         """Offset of the message with a truncated body, if any."""
         findings: list[Finding] = []
-        if data[: len(MAGIC)].tobytes() == MAGIC:
+        if is_file(data):
             self.kind = "file"
             self._open_file(findings)
         else:
@@ -318,15 +319,12 @@ class Overview:
         self._take_schema(table, where, True)
 
     def _open_stream(self, findings: list[Finding]) -> None:
-        head = self.data[: formats.HEAD].tobytes()
-        if not head:
-            raise InvalidData(f"{self.name}: expected Arrow data, found an empty object")
+        expect_arrow(self.data, self.name)
         self._list_messages(0, findings)
-        if not len(self.messages):
-            if head[:4] not in (CONTINUATION, bytes(4)):
-                raise not_a_message(self.data, 0, self.name)
-        else:
+        if len(self.messages):
             self.kind = _KINDS.get(int(self.messages[0, 3]), "stream")
+        elif self.data[:4].tobytes() not in (CONTINUATION, bytes(4)):
+            raise not_a_message(self.data, 0, self.name)
         self._read_schema(findings)
 
     def _list_messages(self, start: int, findings: list[Finding]) -> None:

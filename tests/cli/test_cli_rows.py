@@ -246,7 +246,7 @@ def test_what_is_not_arrow_is_named(tmp_path: Path, run: Run) -> None:
             f"text, such as CSV; `shmarrow convert {tmp_path / 'x.csv'} OUT.arrow` makes it an Arrow file",
         ),
         ("head", "x.npy", "a NumPy array (.npy); numpy.load reads it"),
-        ("validate", "empty", "is empty"),
+        ("validate", "empty", "found an empty file"),
     ):
         assert what in run(command, tmp_path / name, status=1)
     assert run.json("head", tmp_path / "missing", status=3)["error"] == "ObjectNotFound"

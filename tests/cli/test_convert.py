@@ -230,7 +230,7 @@ REFUSED = {
     "compressed": (("a b.arrow.gz", "x.csv"), 1, "gzip data; name the format"),
     "numpy": (("x.npy", "x.arrow"), 1, "a NumPy array (.npy); numpy.load reads it"),
     "feather 1": (("old.feather", "x.arrow"), 1, "a Feather file of version 1"),
-    "empty": (("empty", "x.arrow"), 1, "empty is empty: expected a file or a stream"),
+    "empty": (("empty", "x.arrow"), 1, "empty: expected a format of rows or tensors, found an empty file"),
     "cut stream": (("cut.arrows", "x.parquet"), 1, "cut.arrows"),
 }
 

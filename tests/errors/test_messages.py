@@ -133,8 +133,11 @@ FORMS: dict[str, tuple[Callable[[], Any], str]] = {
     "tensor as file": (lambda: sa.ipc.open_file(TENSOR), "found an Arrow stream or tensor; ipc.open_stream or"),
     "file as tensor": (lambda: sa.ipc.read_tensor(FILE), "found an Arrow file; ipc.open_file reads it"),
     "file as bundle": (lambda: sa.load_tensors(FILE), "not a bundle of tensors; open it with ipc.open_file"),
-    "anything": (lambda: sa.ipc.open_file(b"\x01" * 50), "expected an Arrow file, which starts with b'ARROW1'"),
-    "any stream": (lambda: sa.ipc.open_stream(b"\xfe" * 50), "expected an Arrow message at 0, found b'\\xfe"),
+    "anything": (lambda: sa.ipc.open_file(b"\x01" * 50), "expected an Arrow file, found bytes that start with b'\\x01"),
+    "any stream": (
+        lambda: sa.ipc.open_stream(b"\xfe" * 50),
+        "expected an Arrow message at 0, found bytes that start with b'\\xfe",
+    ),
 }
 
 

@@ -75,6 +75,7 @@ IPC_ORDER = (
     "body",
     "draft",
     "tensor",
+    "contents",
 )
 """The packages within ``ipc``: each may import those before it."""
 

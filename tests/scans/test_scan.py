@@ -371,7 +371,7 @@ def test_open_whichever_it_is(tmp_path: Path, shm_name: str) -> None:
         store.destroy()
     (tmp_path / "empty").touch()
     (tmp_path / "parquet").write_bytes(b"PAR1" + bytes(20))
-    for name, message in {"empty": "is empty", "parquet": "found a Parquet file"}.items():
+    for name, message in {"empty": "an empty file", "parquet": "found a Parquet file"}.items():
         with pytest.raises(sa.InvalidData, match=message):
             sa.open(tmp_path / name)
     with pytest.raises(sa.InvalidArgument, match=r"leads to 7 sources; shmarrow\.scan reads them as one table"):

@@ -46,7 +46,7 @@ def test_streams_take_new_files_and_write_a_directory_for_each_batch(spark: Any,
     write(tmp_path / "in" / "2", {"id": [999]})  # a name that was read: not read again
     (tmp_path / "in" / "broken").touch()
     one = {"maxFilesPerTrigger": "1"} if importlib.util.find_spec("pyspark.sql.streaming.datasource") else {}
-    with pytest.raises(Exception, match=r"InvalidData: .*is empty.*ignoreCorruptFiles"):
+    with pytest.raises(Exception, match=r"InvalidData: .*an empty file.*ignoreCorruptFiles"):
         step(start(spark, tmp_path))
     step(start(spark, tmp_path, ignoreCorruptFiles="true"))
     add(tmp_path, "3", "4")

@@ -131,7 +131,7 @@ def test_objects_by_name(shm_name: str, tmp_path: Path) -> None:
     assert xray.overview(shm_name).rows().tolist() == [7]
     with pytest.raises(sa.ObjectNotFound):
         xray.overview(tmp_path / "none")
-    with pytest.raises(sa.InvalidData, match="an empty object"):
+    with pytest.raises(sa.InvalidData, match="an empty file"):
         xray.overview(b"")
 
 

@@ -26,6 +26,7 @@ from shmarrow.columns import ChunkedArray, ColumnView, RecordBatch, Table, field
 from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, printable, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
+from shmarrow.ipc.contents import contents
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
@@ -36,7 +37,6 @@ from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.memory import Segment, Source, open_source
-from shmarrow.scans.sources import contents
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.types import DataType, Field, Metadata, Schema, storage_of
 
@@ -187,7 +187,7 @@ class _Numbers:
     """An index from body offset to batch, for a file or stream that is opened again."""
 
     def __init__(self, data: Bytes) -> None:
-        self.reader: Any = contents(Source("a mapped file", data, mapped=True), DEFAULT_LIMITS)[1]
+        self.reader: Any = contents(Source("a mapped file", data, mapped=True)).content
         self.schema: Schema = self.reader._full_schema
         self._starts: Any = None
         self._order: Any = None
@@ -370,7 +370,7 @@ def _from_file(piece: FileBatches, memory: HandleObjects, readers: dict[int, Any
     reader = readers.get(piece.ref)
     if reader is None:
         segment: Segment = memory.segment(piece.ref)
-        reader = readers[piece.ref] = contents(open_source(segment), DEFAULT_LIMITS)[1]
+        reader = readers[piece.ref] = contents(open_source(segment)).content
     for number in range(max(piece.first, 0), piece.first + piece.number):
         batch: RecordBatch = reader.get_batch(number)
         if piece.columns is not None:

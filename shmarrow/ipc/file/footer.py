@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shmarrow import memory
 from shmarrow.buffer import U1, Bytes, NDArray
 from shmarrow.errors import InvalidData, LimitExceeded, Limits
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView, TracingReader
@@ -105,13 +106,13 @@ def footer_bytes(source: Source, limits: Limits) -> tuple[int, Bytes]:
         first = max(0, size - _GUESS)
         data = source.read(first, size)
     if not first and data[: len(MAGIC)].tobytes() != MAGIC:
-        raise _no_file(name, data)
+        raise memory.unexpected(f"{name}: expected an Arrow file", data)
     if size < least:
         raise InvalidData(f"{name}: the file is truncated: an Arrow file has at least {least} bytes, found {size}")
     length, tail = END.unpack(data[-END.size :].data)
     if tail != MAGIC:
         if first and (head := source.read(0, HEAD))[: len(MAGIC)].tobytes() != MAGIC:
-            raise _no_file(name, head)
+            raise memory.unexpected(f"{name}: expected an Arrow file", head)
         raise InvalidData(
             f"{name}: the file is truncated, or its writer was not closed: expected {MAGIC!r} at its end, "
             f"[{size - 6}, {size}), found {tail!r}",
@@ -135,19 +136,6 @@ def footer_holes(footer: TableView) -> Holes:
     """The numbers of a footer's blocks as the holes of a template: those of the batches, then those of dictionaries."""
     vectors = [footer.vector_of(name, _BLOCK.itemsize) for name in _VECTORS]
     return [(place, "q") for start, count in vectors for place in range(start, start + _BLOCK.itemsize * count, 8)]
-
-
-def _no_file(name: str, data: Bytes) -> InvalidData:
-    """The error for bytes that are not an Arrow file; names their format if recognised."""
-    from shmarrow.memory import formats
-
-    head = data[: formats.HEAD].tobytes()
-    if not head:
-        return InvalidData(f"{name}: expected an Arrow file, found an empty file")
-    form = formats.recognized(head)
-    if form.name:
-        return InvalidData(f"{name}: expected an Arrow file, found {form.name}", hint=form.reader)
-    return InvalidData(f"{name}: expected an Arrow file, which starts with {MAGIC!r}, found {head[: len(MAGIC)]!r}")
 
 
 ROW_COUNTS = b"shmarrow:row_counts"

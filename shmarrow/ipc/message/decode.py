@@ -35,6 +35,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shmarrow import memory
 from shmarrow.buffer import Bytes, padded
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, Unsupported
 from shmarrow.ipc.flatbuffers.reader import Reader, TableVector, TableView
@@ -154,12 +155,7 @@ _SIZE = struct.Struct("<i")
 
 def not_a_message(data: Any, offset: int, where: str) -> InvalidData:
     """The error for bytes that are not a message; names their format if recognised."""
-    from shmarrow.memory import formats
-
-    head = bytes(data[offset : offset + formats.HEAD])
-    form = formats.recognized(head)
-    found = form.name or repr(head[:8])
-    return InvalidData(f"{where}: expected an Arrow message at {offset}, found {found}", hint=form.reader)
+    return memory.unexpected(f"{where}: expected an Arrow message at {offset}", data[offset:])
 
 
 def _is_plausible(data: Any, offset: int, size: int) -> bool:
