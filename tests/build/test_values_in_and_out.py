@@ -344,3 +344,52 @@ def test_maps_with_sorted_keys_are_sorted() -> None:
         sa.MapArray.from_arrays([0, 5, 2], ["b", "a"], [1, 2], type=SORTED)
     found = sa.MapArray.from_arrays([0, 1, 2], ["b", "a"], [1, 2], type=SORTED)
     assert found.to_pylist() == pa.MapArray.from_arrays([0, 1, 2], ["b", "a"], [1, 2]).to_pylist()
+
+
+class Zone(dt.tzinfo):
+    """A time zone whose offset is what it was made with, or raises it."""
+
+    def __init__(self, offset: Any) -> None:
+        self.offset = offset
+
+    def utcoffset(self, moment: Any) -> Any:
+        if isinstance(self.offset, Exception):
+            raise self.offset
+        return self.offset
+
+    def dst(self, moment: Any) -> Any:
+        return None
+
+    def __repr__(self) -> str:
+        return "Zone()"
+
+
+NOON = dt.datetime(2020, 1, 1, 12)
+
+
+STAMP = sa.timestamp("s", "UTC")
+
+
+def test_a_time_zone_without_an_offset_is_none() -> None:
+    unzoned = NOON.replace(tzinfo=Zone(None))
+    assert sa.array([unzoned, None, NOON], sa.timestamp("us")).to_pylist() == [NOON, None, NOON]
+    with pytest.raises(sa.InvalidType, match="which has no time zone"):
+        sa.array([NOON.replace(tzinfo=dt.UTC), unzoned], STAMP)
+    with pytest.raises(sa.InvalidType, match="expected datetimes with a time zone"):
+        sa.array([unzoned], sa.timestamp_with_offset("s"))
+
+
+@pytest.mark.parametrize(
+    "offset", [dt.timedelta(days=5), RuntimeError("lost"), 7, KeyError("x")], ids=["days", "raises", "int", "key"]
+)
+def test_a_time_zone_with_no_possible_offset_is_refused(offset: Any) -> None:
+    moment = NOON.replace(tzinfo=Zone(offset))
+    for type in (STAMP, sa.timestamp("ns"), sa.timestamp_with_offset("s")):
+        zone = None if type == sa.timestamp("ns") else dt.UTC
+        for values in ([moment], [NOON.replace(tzinfo=zone), None, moment]):
+            with pytest.raises(sa.InvalidData, match=r"Zone.*has no offset"):
+                sa.array(values, type)
+    with pytest.raises(sa.InvalidType, match="no Arrow name"):
+        sa.array([moment])
+    with pytest.raises(sa.InvalidType, match="no Arrow name"):
+        sa.timestamp("s", Zone(offset))

@@ -11,9 +11,11 @@ import pytest
 from environment import has_pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measures import seconds
 from parts import changed, own_buffers
 
 import shmarrow as sa
+from shmarrow.errors import EXPANDED_VALUES
 
 pa = pytest.importorskip("pyarrow")
 
@@ -402,3 +404,121 @@ def test_keys_with_the_same_hash_are_found_by_comparing() -> None:
     """The hash of a long key is that of its first 128 and last 8 bytes."""
     words = [f"{'x' * 128}{i % 100:03}{'y' * 8}" for i in range(1000)]
     assert sa.array(words).dictionary_encode().indices.to_pylist() == [i % 100 for i in range(1000)]
+
+
+BIG = "x" * 1_000_000
+N = EXPANDED_VALUES + 100
+"""More slots than are made of nothing."""
+
+
+@pytest.mark.parametrize("target", ["large_string", "string_view"])
+@pytest.mark.parametrize("runs", [False, True], ids=["dictionary", "runs"])
+def test_cast_of_repeated_values_goes_through_the_target(target: str, runs: bool) -> None:
+    text, count = ("y" * 100_000, 22_000) if target == "string_view" else ("y" * 1_000, 22_000)
+    array: Any
+    if runs:
+        array = sa.RunEndEncodedArray.from_arrays(sa.array([count], sa.int32()), [text])
+    else:
+        array = sa.DictionaryArray.from_arrays(np.zeros(count, "i4"), [text])
+    made = array.cast(target)
+    assert made.type == (sa.large_string() if target == "large_string" else sa.string_view())
+    assert len(made) == count
+    assert made[0] == made[count - 1] == text
+
+
+def test_cast_of_repeated_values_to_int32_offsets_is_refused() -> None:
+    indices = np.zeros(2200, "i4")
+    wanted = (
+        "string: the result would have 2200000000 bytes; int32 offsets reach 2147483647; cast to large_string first"
+    )
+    with pytest.raises(sa.InvalidData, match=wanted):
+        sa.array([BIG]).take(indices)
+    with pytest.raises(sa.InvalidData, match=wanted):
+        sa.array([BIG], sa.string_view()).take(indices).cast("string")
+    assert sa.DictionaryArray.from_arrays(indices, [BIG]).cast("string_view")[2199] == BIG
+
+
+def test_cast_of_a_dictionary_whose_values_repeat_to_shorter_indices() -> None:
+    array = sa.DictionaryArray.from_arrays(np.arange(200), sa.array([i % 100 for i in range(200)]))
+    made = array.cast(sa.dictionary("int8", "int16"))
+    assert made.to_pylist() == [i % 100 for i in range(200)]
+    made.validate(full=True)
+
+
+def test_a_rolling_window_of_dictionaries_keeps_what_it_refers_to() -> None:
+    window: Any = sa.array(["v0", "v1", "v2", "v3"], sa.dictionary("int8", "string"))
+    for i in range(4, 400):
+        window = sa.concat_arrays([window, sa.array([f"v{i}"], window.type)]).slice(1)
+    assert window.to_pylist() == ["v396", "v397", "v398", "v399"]
+    assert len(window.dictionary) < 20
+
+
+def test_a_window_as_long_as_its_dictionary_drops_values_that_do_not_fit() -> None:
+    window: Any = sa.array([f"v{i}" for i in range(100)], sa.dictionary("int8", "string"))
+    for i in range(100, 400):
+        window = sa.concat_arrays([window, sa.array([f"v{i}"], window.type)]).slice(1)
+    assert window.to_pylist() == [f"v{i}" for i in range(300, 400)]
+
+
+LONG = sa.array([f"value {i}" for i in range(300_000)])
+
+
+FEW = sa.DictionaryArray.from_arrays(sa.array([7, None, 7, 299_999, 5], sa.int32()), LONG)
+
+
+def test_a_few_slots_of_a_long_dictionary() -> None:
+    assert FEW.unique().to_pylist() == ["value 7", None, "value 299999", "value 5"]
+    assert FEW.run_end_encode().to_pylist() == FEW.to_pylist()
+    assert FEW.fill_null("value 5").to_pylist() == ["value 7", "value 5", "value 7", "value 299999", "value 5"]
+    assert FEW.fill_null("new").to_pylist() == ["value 7", "new", "value 7", "value 299999", "value 5"]
+    assert FEW.cast("large_string").to_pylist() == FEW.to_pylist()
+    assert FEW.equals(sa.array(FEW.to_pylist(), FEW.type))
+
+
+@pytest.mark.parametrize("name", ["unique", "run_end_encode", "fill_null", "cast"])
+def test_a_few_slots_of_a_long_dictionary_take_little_time(name: str) -> None:
+    calls = {
+        "unique": FEW.unique,
+        "run_end_encode": FEW.run_end_encode,
+        "fill_null": lambda: FEW.fill_null("new"),
+        "cast": lambda: FEW.cast("large_string"),
+    }
+    assert seconds(calls[name]) < seconds(LONG.unique) / 10
+
+
+def test_dictionaries_of_null_columns() -> None:
+    for count in (0, 3, N):
+        masked = sa.nulls(count).dictionary_encode()
+        assert (len(masked), masked.null_count, len(masked.dictionary)) == (count, count, 0)
+        encoded = sa.nulls(count).dictionary_encode("encode", "int8")
+        expected = pa.nulls(count).dictionary_encode("encode")
+        assert (len(encoded), encoded.null_count) == (len(expected), expected.null_count)
+        assert encoded.dictionary.to_pylist() == expected.dictionary.to_pylist()
+        assert encoded.indices.type == sa.int8()
+        masked.validate(full=True)
+        encoded.validate(full=True)
+
+
+def test_distinct_values_of_long_runs() -> None:
+    runs = sa.RunEndEncodedArray.from_arrays([2, 3, 5, N], ["a", None, "a", "b"])
+    assert runs.unique().to_pylist() == ["a", None, "b"]
+    assert runs.slice(2, 3).unique().to_pylist() == [None, "a"]
+    assert runs.slice(4, 0).unique().to_pylist() == []
+
+
+def test_too_many_values_for_an_index_type_are_counted_as_a_whole() -> None:
+    with pytest.raises(sa.InvalidData, match="300 distinct values exceed the 128 that the index type can address"):
+        sa.array([str(i) for i in range(300)], sa.dictionary(sa.int8(), sa.string()))
+    with pytest.raises(sa.InvalidType, match="row 250: "):
+        sa.array([str(i) if i != 250 else 1.5 for i in range(300)], sa.dictionary(sa.int8(), sa.string()))
+
+
+def test_distinct_values_of_a_few_slots_of_a_union() -> None:
+    texts = sa.array([f"value {i}" for i in range(300_000)])
+    numbers = sa.array(np.arange(300_000))
+    union = sa.UnionArray.from_dense(
+        sa.array([0, 1, 0, 0, 1], sa.int8()), sa.array([7, 299_999, 7, 5, 299_999], sa.int32()), [texts, numbers]
+    )
+    assert union.unique().to_pylist() == ["value 7", 299_999, "value 5"]
+    assert union.dictionary_encode().indices.to_pylist() == [0, 1, 0, 2, 1]
+    assert seconds(union.unique) < seconds(texts.unique) / 10

@@ -839,3 +839,40 @@ def test_a_class_of_arrays_names_its_type() -> None:
     assert ExtensionType.array_class is sa.ExtensionArray
     assert extension.UuidType.array_class is sa.ExtensionArray
     assert extension.Bool8Type.array_class is extension.Bool8Array
+
+
+class Picky(sa.ExtensionType):
+    extension_name = "test.picky"
+
+    def __init__(self) -> None:
+        super().__init__(sa.int64())
+
+    @classmethod
+    def deserialize(cls, storage_type: sa.DataType, serialized: bytes) -> sa.ExtensionType:
+        raise KeyError("lost")
+
+    def to_python(self, value: Any) -> Any:
+        return {1: "one"}[value]
+
+    def from_python(self, value: Any) -> Any:
+        return {"one": 1, "two": 2}[value]
+
+
+def test_conversions_of_extension_types_that_raise() -> None:
+    held = sa.array(["one", None, "two"], Picky())
+    assert held[:2].to_pylist() == ["one", None]
+    found = r"row 2: extension<test.picky>: to_python\(2\) raised KeyError\(2\)"
+    for read in (held.to_pylist, lambda: held[2], lambda: sa.array([held[2]])):
+        with pytest.raises(sa.InvalidData, match=found) as caught:
+            read()
+        assert isinstance(caught.value.__cause__, KeyError)
+    assert "one" in repr(held)
+    assert "2" in repr(held)
+    found = r"row 1: .*from_python\('ten'\) raised KeyError\('ten'\)"
+    with pytest.raises(sa.InvalidData, match=found) as caught:
+        sa.array(["one", "ten"], Picky())
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(sa.InvalidData, match=r"from_python\('ten'\) raised"):
+        held.fill_null("ten")
+    with pytest.raises(sa.InvalidData, match=r"test.picky over int64: deserialize\(b''\) raised KeyError\('lost'\)"):
+        pickle.loads(pickle.dumps(Picky()))

@@ -6,7 +6,9 @@ The expected schemas and values come from pyarrow's IPC reader, over bytes of ou
 from __future__ import annotations
 
 import ctypes
+import gc
 import io
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -376,3 +378,23 @@ def test_polars_and_duckdb_and_pandas_take_rows_of_a_file(tmp_path: Any) -> None
         assert duckdb.sql("select sum(n), max(f) from source").fetchall() == [(499500 * times, 1.0)], source
     assert pd.DataFrame.from_arrow(mapped)["n"].tolist() == list(range(1000))
     assert pd.Series.from_arrow(table.column("n")).sum() == 20 * 499500
+
+
+def test_what_was_exported_is_not_remembered_for_ever() -> None:
+    """A service that passes on tables of a new schema each time."""
+
+    def export(first: int) -> None:
+        for number in range(first, first + 100):
+            kept = sa.struct({f"{number} {field}": sa.int8() for field in range(100)})
+            assert len(pa.field(sa.field("x", kept)).type) == 100
+
+    export(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        export(100)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 200_000  # one type takes more than 10,000 bytes

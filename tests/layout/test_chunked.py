@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from measures import seconds
 
 import shmarrow as sa
 
@@ -247,3 +248,29 @@ def test_chunked_arrays_are_made_as_by_pyarrow() -> None:
 def test_chunks_of_another_type_are_refused(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 4, 0, 0, 2], [0, 0, 5], [4, 0], [1, 1, 1]], ids=str)
+def test_slices_of_chunks_have_the_chunks_that_they_need(lengths: list[int]) -> None:
+    values = np.arange(sum(lengths))
+    ends = np.cumsum(lengths)
+    parts = [values[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    column = sa.ChunkedArray([sa.array(part) for part in parts])
+    table = sa.Table.from_batches([sa.record_batch({"a": chunk}) for chunk in column.chunks])
+    for offset in range(len(values) + 1):
+        for length in range(len(values) - offset + 1):
+            expected = values[offset : offset + length].tolist()
+            found = column.slice(offset, length)
+            assert found.to_pylist() == expected
+            assert all(len(chunk) for chunk in found.chunks)
+            assert table.slice(offset, length)["a"].to_pylist() == expected
+    for whole, part in zip([chunk for chunk in column.chunks if len(chunk)], column.slice(0).chunks, strict=True):
+        assert part is whole
+
+
+def test_slices_of_many_chunks_look_at_those_that_they_need() -> None:
+    column = sa.ChunkedArray([sa.array([i, i + 1]) for i in range(5000)])
+    assert column.slice(9995, 3).to_pylist() == [4998, 4998, 4999]
+    assert seconds(lambda: column.slice(9995, 3)) < seconds(lambda: column.slice(0)) / 4
+    assert column.equals(column.slice(0))
+    assert not column.equals(sa.ChunkedArray([*column.chunks[:-1], sa.array([0, 0])]))

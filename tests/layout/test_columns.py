@@ -15,6 +15,7 @@ from environment import needs_pyarrow
 from forms import broken_file, stream_of
 
 import shmarrow as sa
+from shmarrow.errors import EXPANDED_VALUES
 
 LAT = sa.array([1.5, None, 3.5])
 LON = sa.array([4.5, 5.5, 6.5])
@@ -656,3 +657,11 @@ def test_columns_without_rows_make_a_table(columns: int) -> None:
     made = sa.Table.from_arrays(arrays, names=names)
     assert (made.num_rows, made.schema.types, made.column(0).to_pylist()) == (0, [sa.int8()] * columns, [])
     assert made.to_pyarrow().equals(pa.table([array.to_pyarrow() for array in arrays], names=names))
+
+
+def test_null_columns_become_those_of_other_tables() -> None:
+    rows = EXPANDED_VALUES + 100
+    tables = [sa.table({"a": sa.nulls(rows)}), sa.table({"a": sa.array([1], sa.int8())})]
+    found = sa.concat_tables(tables, promote_options="default")
+    assert found.schema.field("a").type == sa.int8()
+    assert (found.num_rows, found["a"].null_count, found["a"][rows]) == (rows + 1, rows, 1)

@@ -14,6 +14,7 @@ from cases.table import CASES
 from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measures import most_memory
 from parts import changed, own_buffers
 
 import shmarrow as sa
@@ -186,26 +187,6 @@ def test_nan_equals_nothing_in_any_form(make: Any) -> None:
     assert array.slice(0, 0).equals(array.slice(0, 0))
 
 
-def test_a_dictionary_and_its_decoded_form_agree() -> None:
-    dictionary = sa.array([1.0, NAN, 2.0])
-    used = sa.DictionaryArray.from_arrays(sa.array([0, 1], "int8"), dictionary)
-    unused = sa.DictionaryArray.from_arrays(sa.array([0, 2, None], "int8"), dictionary)
-    for array in (used, unused):
-        assert array.equals(array) == array.decode().equals(array.decode())
-    assert not used.equals(used)
-    assert unused.equals(unused)
-
-
-def test_dictionaries_in_another_order() -> None:
-    left = sa.DictionaryArray.from_arrays(sa.array([0, 1, None, 2], "int8"), sa.array(["a", "b", "a"]))
-    right = sa.DictionaryArray.from_arrays(sa.array([1, 0, None, 1], "int8"), sa.array(["b", "a"]))
-    repeated = sa.DictionaryArray.from_arrays(sa.array([2, 1, None, 0], "int8"), sa.array(["a", "b", "a"]))
-    assert left.equals(right)
-    assert left.equals(repeated)
-    assert left.slice(0, 1).equals(right.slice(0, 1))  # far fewer slots than values
-    assert not left.equals(sa.DictionaryArray.from_arrays(sa.array([0, 1, None, 1], "int8"), left.dictionary))
-
-
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 7, 8, 9, 12, 13, 15, 16, 17, 24, 31, 100, 1024, 1025, 3000])
 @pytest.mark.parametrize("make", [sa.binary, sa.binary_view])
 def test_any_byte_of_a_value_counts(make: Any, length: int) -> None:
@@ -292,3 +273,60 @@ def test_a_slot_beyond_the_first_piece_is_named() -> None:
     views[-1, 1] = 0xFFFF
     with pytest.raises(sa.InvalidData, match=rf"row {length - 1}: .*not UTF-8"):
         sa.BinaryViewArray(sa.string_view(), length, [None, views.reshape(-1).view("u1")]).validate(full=True)
+
+
+BIG = "x" * 1_000_000
+REPEATED = np.zeros(3000, "i4")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        (([0, 1], ["a", "b"]), ([1, 0], ["b", "c"]), False),
+        (([0, 1, 0], ["a", "a"]), ([0, 2, 2], ["a", "b", "a"]), True),
+        (([0, 1, 0], ["a", "a"]), ([0, 1, 0], ["a", "b"]), False),
+        (([0, None], ["a", "b"]), ([1, 1], ["b", "a"]), False),
+        (([None, None], ["a"]), ([None, None], ["b"]), True),
+        (([0, 1], [None, "b"]), ([1, 0], ["b", None]), True),
+        (([0, 1], [None, "b"]), ([1, 1], ["b", None]), False),
+        (([0], [float("nan")]), ([1], [1.0, float("nan")]), False),
+        (([0, 0], [1.0, float("nan")]), ([0, 0], [1.0, 2.0]), True),
+        (([0, 1], [0.0, -0.0]), ([0, 0], [0.0]), True),
+        (([0, 0], [0.0]), ([0, 1], [-0.0, 0.0]), True),
+        (([0, 0], [0.0]), ([0, 1], [-0.0, 1.0]), False),
+        (([], ["a"]), ([], ["b"]), True),
+    ],
+)
+def test_dictionaries_are_equal_where_their_values_are(left: Any, right: Any, equal: bool) -> None:
+    one, other = (
+        sa.DictionaryArray.from_arrays(sa.array(indices, sa.int8()), sa.array(values))
+        for indices, values in (left, right)
+    )
+    assert one.equals(other) is equal
+    assert other.equals(one) is equal
+    long = sa.array(["y"] * 100, one.type) if one.type.value_type == sa.string() else None
+    if long is not None:  # a dictionary that is much longer than the array
+        more = sa.concat_arrays([other.dictionary, sa.array([f"v{i}" for i in range(100)])])
+        wide = sa.DictionaryArray.from_arrays(other.indices, more)
+        assert one.equals(wide) is equal
+        assert wide.equals(one) is equal
+
+
+@pytest.mark.parametrize("right", [[BIG, "b"], ["b", BIG]], ids=["same place", "other place"])
+def test_equality_of_dictionaries_looks_at_each_value_once(right: list[str]) -> None:
+    one = sa.DictionaryArray.from_arrays(REPEATED, [BIG, "a"])
+    other = sa.DictionaryArray.from_arrays(REPEATED + right.index(BIG), right)
+    longer = sa.DictionaryArray.from_arrays(REPEATED, [BIG + "x", "a"])
+    for array, equal in ((other, True), (longer, False)):
+        found, peak = most_memory(lambda array=array: one.equals(array))
+        assert found is equal
+        assert peak < 20_000_000
+
+
+def test_equality_of_one_dictionary_with_repeated_values() -> None:
+    dictionary = sa.array([BIG, BIG])
+    one = sa.DictionaryArray.from_arrays(REPEATED, dictionary)
+    other = sa.DictionaryArray.from_arrays(REPEATED + 1, dictionary)
+    found, peak = most_memory(lambda: one.equals(other))
+    assert found is True
+    assert peak < 20_000_000

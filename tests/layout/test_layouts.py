@@ -417,3 +417,40 @@ def test_offsets_that_change_while_they_are_read(tmp_path: Path) -> None:
         done.set()
         thread.join()
     assert outcomes <= {-1, 1000}
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["array", "child"])
+def test_a_pickled_slice_has_the_dictionary_that_it_refers_to(wrapped: bool) -> None:
+    values = [f"value {i}" for i in range(100_000)]
+    array: Any = sa.DictionaryArray.from_arrays(np.arange(100_000), values).slice(50_000, 5)
+    if wrapped:
+        array = sa.StructArray.from_arrays([array], ["a"])
+    data = pickle.dumps(array)
+    assert len(data) < 5_000
+    found = pickle.loads(data)
+    assert found.equals(array)
+    found.validate(full=True)
+
+
+def test_files_keep_one_dictionary_for_all_batches() -> None:
+    values = [f"value {i}" for i in range(1000)]
+    array = sa.DictionaryArray.from_arrays(np.arange(1000), values)
+    assert array.slice(5, 5).trim().dictionary is array.dictionary
+
+
+def test_a_rolling_window_of_views_keeps_the_buffers_that_it_refers_to() -> None:
+    window: Any = sa.array([f"a value of some length {i}" for i in range(4)], sa.string_view())
+    for i in range(4, 200):
+        new = sa.array([f"a value of some length {i}", None, "short"], sa.string_view()).slice(0, 1)
+        window = sa.concat_arrays([window, new]).slice(1)
+    assert window.to_pylist() == [f"a value of some length {i}" for i in range(196, 200)]
+    assert len(window.data_buffers) <= 21
+    window.validate(full=True)
+
+
+def test_unions_without_children_are_joined() -> None:
+    for union in (sa.UnionArray.from_dense([], [], []), sa.UnionArray.from_sparse([], [])):
+        joined = sa.concat_arrays([union, union])
+        joined.validate(full=True)
+        assert joined.type == union.type
+        assert joined.to_pylist() == []

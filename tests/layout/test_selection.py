@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from environment import needs_pyarrow
+from measures import most_memory
 
 import shmarrow as sa
+from shmarrow.errors import EXPANDED_VALUES
 
 WORDS = ["a", None, "ccc", "", "a longer string than twelve", "f", None, "h"]
 LISTS = [[1, 2], None, [], [3], [4, 5, 6], [None], [7], None]
@@ -226,3 +228,93 @@ def test_struct_flatten(start: int, length: int) -> None:
     assert ours.field("b").to_pylist() == theirs.field("b").to_pylist() == ours.field(1).to_pylist()
     with pytest.raises(sa.FieldNotFound):
         ours.field("c")
+
+
+# --- a few slots of many, and slots that take no bytes -----------------------------------------------------------
+
+N = EXPANDED_VALUES + 100
+"""More slots than are made of nothing."""
+
+
+def test_null_columns_of_many_rows() -> None:
+    array = sa.nulls(N)
+    missing = array.is_null()
+    assert len(missing) == N
+    assert missing.values.all()
+    assert not array.is_valid().values.any()
+    assert array.fill_null(None) is array
+    made = array.cast("int8")
+    assert (len(made), made.null_count, made.type) == (N, N, sa.int8())
+    assert array.unique().to_pylist() == [None]
+    assert sa.nulls(0).unique().to_pylist() == []
+
+
+def test_where_no_slot_is_null_there_is_nothing_to_do() -> None:
+    runs = sa.RunEndEncodedArray.from_arrays([N], [1])
+    empty = sa.array([b""], sa.binary(0)).take(np.zeros(N, "i4"))
+    for array, value in ((runs, 0), (empty, b"")):
+        assert array.fill_null(value) is array
+        assert array.drop_null() is array
+        assert not array.is_null().values.any()
+        assert array.is_valid().values.all()
+
+
+def test_a_few_slots_of_many_take_no_look_at_the_others() -> None:
+    array = sa.array(np.arange(4_000_000), mask=np.arange(4_000_000) % 2 == 0)
+    assert array.null_count == 2_000_000
+    assert most_memory(lambda: array.take([5, 3_999_999]))[1] < 100_000
+    ends = sa.array(np.arange(1, 1_000_001), sa.int32())
+    runs = sa.RunEndEncodedArray.from_arrays(ends, sa.array(np.arange(1_000_000)))
+    found, peak = most_memory(lambda: runs.take([5, 999_999]))
+    assert found.to_pylist() == [5, 999_999]
+    assert peak < 100_000
+
+
+# --- masked ndarrays as arguments -------------------------------------------------------------------------------
+
+
+def _masked(values: Any, mask: Any) -> Any:
+    return np.ma.array(values, mask=mask)
+
+
+def test_masked_indices_give_nulls() -> None:
+    indices = _masked([0, 1], [True, False])
+    expected = pa.array([10, 20, 30]).take(pa.array(indices)).to_pylist()
+    assert expected == [None, 20]
+    for held in (sa.array([10, 20, 30]), sa.chunked_array([[10], [20, 30]])):
+        assert held.take(indices).to_pylist() == expected
+        assert held.take(_masked([99, 2], [True, False])).to_pylist() == [None, 30]
+        assert held.take(_masked([2, 0], False)).to_pylist() == [30, 10]
+
+
+def test_a_masked_mask_is_null_where_it_is_masked() -> None:
+    mask = _masked([True, True, False], [True, False, False])
+    for held in (sa.array([10, 20, 30]), sa.chunked_array([[10], [20, 30]])):
+        assert held.filter(mask).to_pylist() == [20]
+        assert held.filter(mask, "emit_null").to_pylist() == [None, 20]
+        assert held.filter(_masked([True, False, True], False)).to_pylist() == [10, 30]
+
+
+def test_rows_at_masked_indices_and_masks() -> None:
+    batch = sa.record_batch({"a": [1, 2]})
+    for rows in (batch, sa.Table.from_batches([batch])):
+        assert rows.take(_masked([0, 1], [True, False])).to_pydict() == {"a": [None, 2]}
+        assert rows.filter(_masked([True, True], [True, False])).to_pydict() == {"a": [2]}
+
+
+def test_masked_offsets_are_null_lists() -> None:
+    offsets = _masked([0, 1, 2], [False, True, False])
+    expected = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array([1, 2])).to_pylist()
+    assert expected == [[1, 2], None]
+    assert sa.ListArray.from_arrays(offsets, [1, 2]).to_pylist() == expected
+
+
+def test_masked_where_no_null_has_a_meaning() -> None:
+    mask = _masked([True, False], [True, False])
+    with pytest.raises(sa.InvalidType, match="a mask must not have nulls, found 1 null"):
+        sa.array([1, 2], mask=mask)
+    with pytest.raises(sa.InvalidType, match="sizes must be integers without nulls"):
+        sa.ListViewArray.from_arrays([0, 1], _masked([1, 1], [True, False]), [1, 2])
+    with pytest.raises(sa.InvalidType, match="type ids must be integers without nulls"):
+        sa.UnionArray.from_sparse(_masked([0, 0], [True, False]), [[1, 2]])
+    assert sa.array([1, 2], mask=_masked([True, False], False)).to_pylist() == [None, 2]

@@ -3,76 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import stat
 import time
 from collections import deque
-from itertools import repeat
 from pathlib import Path
 
 import lab
 import pytest
-
-
-def test_processes() -> None:
-    assert lab.run("result = a + len(b)", a=1, b=(2, 3)) == 3
-    with lab.child("say(hear() * 2)\nimport signal\nsignal.pause()") as child:
-        child.say(21)
-        assert child.hear() == 42
-        assert os.path.exists(f"/proc/{child.pid}")
-        child.kill()
-        assert child.wait() == -signal.SIGKILL
-    with lab.child("import signal; signal.pause()") as child:
-        pid = child.pid
-        with pytest.raises(lab.Failed, match=r"no answer within 0\.01 s"):
-            child.hear(0.01)
-    assert not os.path.exists(f"/proc/{pid}")
-    with pytest.raises(lab.Failed, match=r"line 2, in <module>\n +1 // 0\n(?s:.*)ZeroDivisionError"):
-        lab.run("x = 1\n1 // 0")
-    with pytest.raises(lab.Failed, match="ended with 3 before"):
-        lab.run("import os; os._exit(3)")
-    with pytest.raises(lab.Failed, match=r"Too many open files"):
-        lab.run("import os\nfor _ in range(40): os.open('/', os.O_RDONLY)", limits={"NOFILE": 40})
-
-
-def test_other_users() -> None:
-    with lab.shared_folder(0o750, gid=1234) as folder:
-        (folder / "a").write_bytes(b"x")
-        code = """
-        import os, shmarrow as sa
-        os.umask(0o022)
-        try:
-            seen = os.listdir(folder)
-        except PermissionError:
-            seen = None
-        who = os.getresuid(), os.getresgid(), os.getgroups()
-        result = seen, who, sa.record_batch({"x": [1]}).to_pydict()
-        """
-        batch = {"x": [1]}
-        assert lab.as_user(code, folder=str(folder)) == (None, ((65534,) * 3, (65534,) * 3, []), batch)
-        assert lab.as_user(code, 1001, 1234, folder=str(folder)) == (["a"], ((1001,) * 3, (1234,) * 3, []), batch)
-        assert lab.as_user(code, 1001, groups=[1234], folder=str(folder))[:2] == (
-            ["a"], ((1001,) * 3, (1001,) * 3, [1234])
-        )  # fmt: skip
-        folder.chmod(0o777)
-        lab.as_user("open(path, 'x').close()", 1001, path=f"{folder}/b")
-        found = os.stat(folder / "b")
-        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1001, 1001, 0o644)
-    assert not folder.exists()
-
-
-def test_small_file_systems(tmp_path: Path) -> None:
-    def fill(path: Path) -> int:
-        with open(path, "wb", 0) as file, pytest.raises(OSError, match="No space left on device"):
-            deque(map(file.write, repeat(bytes(1 << 10), 5 << 10)))
-        return path.stat().st_size
-
-    with lab.small_tmpfs(tmp_path / "tmpfs", 1 << 20) as folder:
-        assert fill(folder / "x") == 1 << 20
-    with lab.disk(tmp_path / "disk", 4 << 20) as disk:
-        assert 2 << 20 < fill(disk.path / "x") < 4 << 20  # the rest is the file system's
-    assert sorted(os.listdir(tmp_path)) == ["disk", "tmpfs"]
-    assert str(tmp_path) not in Path("/proc/mounts").read_text(encoding="ascii")
 
 
 def test_power_cut(tmp_path: Path) -> None:
@@ -123,18 +59,6 @@ with open(path, "w") as file:
         os.fsync(file.fileno())
         say(number)
 """
-
-
-def test_memory_cgroup(tmp_path: Path) -> None:
-    code = "import numpy as np\nsay(1)\nresult = int(np.ones(n, 'u1').sum())"
-    with lab.memory_cgroup(32 << 20) as cgroup:
-        with lab.child(code, cgroup=cgroup, n=1 << 20) as child:
-            assert (child.hear(), child.result(), child.wait()) == (1, 1 << 20, 0)
-        assert cgroup.killed == 0
-        with lab.child(code, cgroup=cgroup, n=64 << 20) as child:
-            assert (child.hear(), child.wait()) == (1, -signal.SIGKILL)
-        assert cgroup.killed == 1
-    assert not cgroup.path.exists()
 
 
 def test_clocks() -> None:

@@ -262,3 +262,35 @@ def test_a_name_without_a_utf8_form_is_refused_when_the_field_is_made(name: str)
         sa.field("a", sa.int8(), metadata={"k": name})
     with pytest.raises(sa.InvalidArgument, match="UTF-8"):
         sa.record_batch({name: [1]})
+
+
+NESTS = {
+    "list": sa.list_,
+    "struct": lambda type: sa.struct({"a": type}),
+    "map": lambda type: sa.map_(sa.int8(), type),
+}
+
+
+def _nested(nest: str, levels: int) -> Any:
+    type: Any = sa.int8()
+    for _ in range(levels):
+        type = NESTS[nest](type)
+    return type
+
+
+@pytest.mark.parametrize("nest", NESTS)
+def test_types_nest_to_a_depth(nest: str) -> None:
+    with pytest.raises(sa.InvalidArgument, match="types nest up to 96 levels deep, found 97"):
+        _nested(nest, 3000)
+    type = _nested(nest, 48 if nest == "map" else 96)
+    assert "int8" in str(type)
+    assert hash(type) == hash(_nested(nest, 48 if nest == "map" else 96))
+    assert sa.schema({"a": type}).field("a").type == type
+
+
+@pytest.mark.parametrize("nest", NESTS)
+def test_nulls_of_deep_types_take_no_more_than_one_array_a_level(nest: str) -> None:
+    type = _nested(nest, 40)
+    made = sa.nulls(2, type)
+    made.validate(full=True)
+    assert (made.to_pylist(), made.null_count) == ([None, None], 2)
