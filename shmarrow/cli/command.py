@@ -83,7 +83,7 @@ def byte_size(text: str) -> int:
 # --- what several commands take -----------------------------------------------------------------------------------
 
 JSON = argument("--json", action="store_true", help="print results and errors as JSON")
-TRUST = argument("--trust", action="store_true", help="accept a store that other users own or may write to")
+ACCEPT_USERS = argument("--accept-users", action="store_true", help="accept a store that others own or may write to")
 COLUMNS = argument("--columns", metavar="A,B", help="only these columns, in this order")
 MEMORY = argument(
     "--max-decompressed",
@@ -106,7 +106,7 @@ def target(name: str = "target", metavar: str = "TARGET") -> Argument:
     return argument(name, metavar=metavar, help=what)
 
 
-TARGET = target(), JSON, TRUST
+TARGET = target(), JSON, ACCEPT_USERS
 """The arguments of a command that reads one target."""
 TARGETS = (
     target(),
@@ -118,14 +118,14 @@ TARGETS = (
         help="more of them: all are read as one table, as are directories and patterns",
     ),
     JSON,
-    TRUST,
+    ACCEPT_USERS,
 )
 """The arguments of a command that reads one target, or several as one table."""
 
 
 def store(number: str | None = None, what: str = "the store: shm:NAME or a directory") -> tuple[Argument, ...]:
     """The arguments of a command on a store."""
-    return argument("store", metavar="STORE", nargs=number, help=what), JSON, TRUST
+    return argument("store", metavar="STORE", nargs=number, help=what), JSON, ACCEPT_USERS
 
 
 def limits_of(arguments: argparse.Namespace) -> Limits:
@@ -145,7 +145,7 @@ _IN_A_SHELL: dict[str | None, str | None] = {
     "shmarrow.Ring opens it": "`shmarrow info` describes it",
     "open it and pass the file object": "- stands for standard input or output",
     "pass one of the files in it; shmarrow.Store opens a store": None,
-    NOT_ACCEPTED: "that user could plant or replace objects: choose another directory, or pass --trust to accept it",
+    NOT_ACCEPTED: "that user could plant or replace objects: choose another directory, or pass --accept-users",
 }
 """Hints for programs, and those for a shell in place of them."""
 

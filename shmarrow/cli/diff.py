@@ -19,10 +19,10 @@ import numpy as np
 
 import shmarrow as sa
 from shmarrow.cli.command import (
+    ACCEPT_USERS,
     COLUMNS,
     JSON,
     MEMORY,
-    TRUST,
     Table,
     WrongUsage,
     argument,
@@ -48,7 +48,7 @@ _NUMBER = "number of columns of this name"
     target("left", "A"),
     target("right", "B"),
     JSON,
-    TRUST,
+    ACCEPT_USERS,
     COLUMNS,
     MEMORY,
     argument("--schema-only", action="store_true", help="compare only schemas and row counts"),

@@ -35,7 +35,7 @@ def opened(arguments: argparse.Namespace, where: str | None = None, guess: bool 
     """Open the store of a command; errors about missing names suggest similar ones, unless it deletes."""
     where = where or arguments.store
     try:
-        store = sa.Store(where, accept_users=arguments.trust, create=False)
+        store = sa.Store(where, accept_users=arguments.accept_users, create=False)
     except sa.StorageError as error:
         if is_ring(where):
             error.hint = f"{where} is a ring: `shmarrow info {where}` describes it"
@@ -106,14 +106,14 @@ def _path(where: str) -> str:
     return f"{SHM_DIRECTORY}/{where[len(SHM_SCHEME) :]}" if where.startswith(SHM_SCHEME) else where
 
 
-def look(where: str, trust: bool) -> dict[str, Any] | None:
+def look(where: str, accept_users: bool) -> dict[str, Any] | None:
     """The state of a store or a ring; ``error`` and ``message`` if it cannot be opened, None if it is gone."""
     ring = is_ring(where)
     known = {"ring" if ring else "store": where, "user": owner_of(where)}
     try:
         if ring:
-            return known | ring_state(where, trust)
-        with sa.Store(where, create=False, accept_users=trust) as store:
+            return known | ring_state(where, accept_users)
+        with sa.Store(where, create=False, accept_users=accept_users) as store:
             return known | holdings(store)
     except (sa.ObjectNotFound, FileNotFoundError):
         return None
@@ -145,9 +145,9 @@ def holdings(store: sa.Store) -> dict[str, Any]:
     }
 
 
-def ring_state(where: str, trust: bool) -> dict[str, Any]:
+def ring_state(where: str, accept_users: bool) -> dict[str, Any]:
     """The state of a ring, for JSON: its frames, writer and readers."""
-    found = ring_info(where, trust)
+    found = ring_info(where, accept_users)
     readers = [{**each._asdict(), "command": command_of(each.process)} for each in found.readers]
     shown = {"kind": found.kind, "policy": found.policy, "slots": found.slots, "bytes": found.nbytes}
     return {**shown, "frames": found.frames, "writer": found.writer, "readers": readers}

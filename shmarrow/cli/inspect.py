@@ -158,7 +158,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     fragments = many_sources(arguments, arguments.target)
     if fragments is not None:
         return _inspect_many(arguments, survey(arguments, fragments))
-    with open_bytes(arguments.target, arguments.trust) as source:
+    with open_bytes(arguments.target, arguments.accept_users) as source:
         overview = Overview(source, DEFAULT_LIMITS)
         found = {"target": arguments.target, "kind": overview.kind, "bytes": overview.size}
         if overview.kind in ROWS:
@@ -208,7 +208,7 @@ def _stored(arguments: argparse.Namespace) -> dict[str, Any] | None:
         return None
     from shmarrow.cli.host import described
 
-    with sa.Store(place[0], accept_users=arguments.trust, create=False) as store:
+    with sa.Store(place[0], accept_users=arguments.accept_users, create=False) as store:
         return {"store": store.name, **described(store.info(place[1]))}
 
 

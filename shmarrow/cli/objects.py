@@ -141,7 +141,7 @@ def _extent(found: dict[str, Any]) -> str:
 
 
 def _list_stores(arguments: argparse.Namespace) -> int:
-    found = [each for where in shared(is_store) if (each := look(where, arguments.trust)) is not None]
+    found = [each for where in shared(is_store) if (each := look(where, arguments.accept_users)) is not None]
     rows = [
         (each["store"], each["user"] or "", "", "", "", reason(each))
         if "error" in each
@@ -217,7 +217,7 @@ def info(arguments: argparse.Namespace) -> int:
 def _ring(arguments: argparse.Namespace) -> int:
     """Describe a ring."""
     where = arguments.store
-    found = {"ring": where, "user": owner_of(where), **ring_state(where, arguments.trust)}
+    found = {"ring": where, "user": owner_of(where), **ring_state(where, arguments.accept_users)}
     writer = found["writer"]
     fields = {
         "ring": where,
@@ -283,9 +283,9 @@ def put(arguments: argparse.Namespace) -> int:
 def _made(arguments: argparse.Namespace) -> sa.Store:
     """The store of ``put``, which may be a new one."""
     try:
-        return sa.Store(arguments.store, accept_users=arguments.trust, create=False)
+        return sa.Store(arguments.store, accept_users=arguments.accept_users, create=False)
     except sa.ObjectNotFound:
-        store = sa.Store(arguments.store, accept_users=arguments.trust)
+        store = sa.Store(arguments.store, accept_users=arguments.accept_users)
         if not arguments.json:
             print(f"created the store {printable(arguments.store)!r}", file=sys.stderr)
         return store

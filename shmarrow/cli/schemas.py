@@ -35,7 +35,7 @@ def schema(arguments: argparse.Namespace) -> int:
                 note = f"{each.source}, beside {first.source}: {difference(each.schema, first.schema)}"
                 print(f"shmarrow: note: {printable(note)}", file=sys.stderr)
     else:
-        with open_target(arguments.target, arguments.trust, in_order=True) as target:
+        with open_target(arguments.target, arguments.accept_users, in_order=True) as target:
             if target.kind not in ROWS:
                 found = tensors(target.content)
                 render(arguments.json, {"target": arguments.target, "tensors": found}, tensor_table(found))

@@ -85,12 +85,12 @@ def collect(arguments: argparse.Namespace) -> int:
 def rescue(arguments: argparse.Namespace) -> int:
     """Copy the objects of a damaged store that can be read into another one."""
     try:
-        new, is_new = sa.Store(arguments.new, accept_users=arguments.trust, create=False), False
+        new, is_new = sa.Store(arguments.new, accept_users=arguments.accept_users, create=False), False
     except sa.ObjectNotFound:
-        new, is_new = sa.Store(arguments.new, accept_users=arguments.trust), True
+        new, is_new = sa.Store(arguments.new, accept_users=arguments.accept_users), True
     with new:
         try:
-            lost = new.rescue(arguments.store, accept_users=arguments.trust)
+            lost = new.rescue(arguments.store, accept_users=arguments.accept_users)
         except sa.ShmarrowError:
             if is_new:
                 new.destroy()

@@ -39,7 +39,7 @@ ROWS = ("file", "stream", "other rows")
 
 
 @contextmanager
-def open_bytes(word: str, trust: bool = False) -> Iterator[Any]:
+def open_bytes(word: str, accept_users: bool = False) -> Iterator[Any]:
     """A source with all bytes of a target; standard input goes through a temporary file.
 
     Raises
@@ -48,12 +48,16 @@ def open_bytes(word: str, trust: bool = False) -> Iterator[Any]:
         If there is nothing of this name.
     """
     with ExitStack() as stack:
-        yield _source(word, trust, pipe_in(word, stack), stack)
+        yield _source(word, accept_users, pipe_in(word, stack), stack)
 
 
 @contextmanager
 def open_target(
-    word: str, trust: bool = False, in_order: bool = False, limits: Limits = DEFAULT_LIMITS, foreign: bool = False
+    word: str,
+    accept_users: bool = False,
+    in_order: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    foreign: bool = False,
 ) -> Iterator[Contents]:
     """A target, and what kind of data it is.
 
@@ -61,7 +65,7 @@ def open_target(
     ----------
     word : str
         The argument of the command.
-    trust : bool
+    accept_users : bool
         Accept a store of other users.
     in_order : bool
         Whether its rows are read in order: a pipe batch by batch, and other formats by pyarrow.
@@ -87,7 +91,7 @@ def open_target(
                 yield Contents(name, "stream", reader)
                 _note_rest(name, reader)
                 return
-        source = _source(word, trust, pipe, stack)
+        source = _source(word, accept_users, pipe, stack)
         if (in_order or foreign) and pipe is None and recognized(source.data, word).kind in OF_PYARROW:
             from shmarrow.interchange.convert import open_rows
 
@@ -105,11 +109,11 @@ def _note_rest(name: str, reader: Any) -> None:
         print(f"shmarrow: note: {printable(name)}: {text}", file=sys.stderr)
 
 
-def _source(word: str, trust: bool, pipe: Any, stack: ExitStack) -> Any:
+def _source(word: str, accept_users: bool, pipe: Any, stack: ExitStack) -> Any:
     """The source of a target, or of a pipe."""
     if pipe is None:
         with _hints(word):
-            source = the_one(word, trust).map(attach=False)
+            source = the_one(word, accept_users).map(attach=False)
     else:
         from shmarrow.memory import spooled
 
@@ -175,7 +179,7 @@ def many_sources(arguments: argparse.Namespace, word: str) -> list[Fragment] | N
     if words == ["-"]:
         return None
     with _hints(word):
-        parts = [without_others(each, find(each, None, arguments.trust))[0] for each in words]
+        parts = [without_others(each, find(each, None, arguments.accept_users))[0] for each in words]
     fragments = [fragment for part in parts for fragment in part]
     return None if leads_to_one(word, fragments) else fragments
 
@@ -258,7 +262,7 @@ def open_rows(
     if many is not None:
         yield word, many
         return
-    with open_target(word, arguments.trust, in_order, limits_of(arguments), foreign) as target:
+    with open_target(word, arguments.accept_users, in_order, limits_of(arguments), foreign) as target:
         yield target.name, rows_of(arguments, word, target)
 
 

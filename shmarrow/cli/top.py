@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from shmarrow.cli.command import JSON, TRUST, Table, aligned, argument, command, render, seconds, whole
+from shmarrow.cli.command import ACCEPT_USERS, JSON, Table, aligned, argument, command, render, seconds, whole
 from shmarrow.cli.host import (
     COUNTERS,
     is_object,
@@ -58,7 +58,7 @@ Sample = dict[str, Any]
     argument("--interval", type=seconds, default=1.0, metavar="SECONDS", help="refresh interval; default: 1"),
     argument("--count", type=whole(1), metavar="N", help="stop after N refreshes"),
     JSON,
-    TRUST,
+    ACCEPT_USERS,
 )
 def top(arguments: argparse.Namespace) -> int:
     """Show the stores until Ctrl-C."""
@@ -84,7 +84,7 @@ def _looks(arguments: argparse.Namespace) -> Iterator[tuple[float, list[Sample]]
     while True:
         at, now = time.time(), time.monotonic()
         places = arguments.stores or [*shared(is_store), *shared(is_ring)]
-        found = [each for where in places if (each := look(where, arguments.trust)) is not None]
+        found = [each for where in places if (each := look(where, arguments.accept_users)) is not None]
         if not arguments.stores:
             found += [each for where in shared(is_object) if (each := object_state(where)) is not None]
         for each in found:

@@ -55,7 +55,7 @@ def validate(arguments: argparse.Namespace) -> int:
     """Print what is wrong with objects, each by itself; the exit status is 1 if there are errors or warnings."""
     fragments = many_sources(arguments, arguments.target)
     if fragments is None:
-        with open_bytes(arguments.target, arguments.trust) as source:
+        with open_bytes(arguments.target, arguments.accept_users) as source:
             document, *text = _checked(arguments, arguments.target, source)
         render(arguments.json, document, *text)
         return int(not document["valid"])

@@ -51,7 +51,7 @@ def xray(arguments: argparse.Namespace) -> int:
     """Explain the bytes of an object."""
     from shmarrow.xray import Overview, walk
 
-    with open_bytes(arguments.target, arguments.trust) as source:
+    with open_bytes(arguments.target, arguments.accept_users) as source:
         found = Overview(source, DEFAULT_LIMITS)
         chosen = _chosen(found, arguments)
         findings = _Findings()

@@ -417,7 +417,7 @@ def test_output_without_a_reader(tmp_path: Path) -> None:
         ("hea", 2, "did you mean 'head'?\n"),
         ("help hea", 2, "shmarrow: no command is named 'hea'; did you mean 'head'?\n"),
         ("-V", 2, "shmarrow: unknown option '-V'; did you mean '--version'?\n"),
-        ("--trust head", 2, "shmarrow: expected COMMAND before its options, found '--trust'"),
+        ("--accept-users head", 2, "shmarrow: expected COMMAND before its options, found '--accept-users'"),
         ("head --colums a", 2, "head: error: unrecognized arguments: --colums\n"),
         ("head", 2, "head: error: the following arguments are required: TARGET\n"),
         ("help diff", 0, "usage: shmarrow diff"),

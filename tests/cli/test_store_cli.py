@@ -351,7 +351,7 @@ def test_errors_in_json(shm_name: str, source: Path) -> None:
 
 
 def test_stores_of_other_users(shm_name: str) -> None:
-    """They are marked, and looked into with ``--trust``; what nobody else may read is not seen."""
+    """They are marked, and looked into with ``--accept-users``; what nobody else may read is not seen."""
     make = "import shmarrow as sa; sa.Store(where, mode=mode).put('a', bytes(10), expire_after=0)"
     hidden = f"{shm_name}-hidden"
     lab.as_user(make, where=shm_name, mode=0o644)
@@ -364,7 +364,7 @@ def test_stores_of_other_users(shm_name: str) -> None:
             assert (one["user"], one["error"]) == ("nobody", "StorageError")
             assert "user 65534 owns it" in one["message"]
         assert f"{shm_name} is skipped: " in run("collect", "--all")
-        found = json.loads(run("top", shm_name, "--json", "--count", "1", "--trust"))
+        found = json.loads(run("top", shm_name, "--json", "--count", "1", "--accept-users"))
         assert [(each["store"], each["objects"]) for each in found["stores"]] == [(shm_name, 1)]
         look = "from shmarrow.cli.host import is_store, shared; result = shared(is_store)"
         assert {shm_name, hidden} & set(lab.as_user(look)) == {shm_name}
@@ -527,4 +527,4 @@ def test_a_ring_that_cannot_be_opened_is_shown_with_the_reason(shm_name: str) ->
         shown = run("top", shm_name, "--count", "1")
         assert "not opened: its mode is 0666, so others may write to it" in shown
         assert "others may write to it" in run("info", shm_name, status=1)
-        assert json.loads(run("info", shm_name, "--json", "--trust"))["ring"] == shm_name
+        assert json.loads(run("info", shm_name, "--json", "--accept-users"))["ring"] == shm_name
