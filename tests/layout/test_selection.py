@@ -318,3 +318,66 @@ def test_masked_where_no_null_has_a_meaning() -> None:
     with pytest.raises(sa.InvalidType, match="type ids must be integers without nulls"):
         sa.UnionArray.from_sparse(_masked([0, 0], [True, False]), [[1, 2]])
     assert sa.array([1, 2], mask=_masked([True, False], False)).to_pylist() == [None, 2]
+
+
+# --- take -------------------------------------------------------------------------------------------------------
+
+NUMBERS = [10, 20, 30]
+
+
+REFUSED: list[tuple[Any, Any, str]] = [
+    *[(mask, sa.InvalidType, r"integers, found bools; use filter\(mask\)") for mask in (
+        [True, False, True], (True, False, True), np.array([True, False, True]), [True, 0, 1],
+        sa.array([True, False, True]),
+    )],
+    *[(rows, sa.InvalidArgument, "shape") for rows in ([[0, 1]], np.zeros((2, 2), "i8"), np.array(1), 1, 1j, [[]])],
+    *[(other, sa.InvalidType, "integers, found") for other in (
+        [1.7], [1.0], np.array([0.5]), np.array([1.0], "f4"), ["1"], [dt.date(1970, 1, 2)], np.array([1], "m8[s]"),
+    )],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("indices", "error", "message"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
+def test_take_refuses_what_is_no_list_of_integers(indices: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        sa.array(NUMBERS).take(indices)
+
+
+@pytest.mark.parametrize("index", [3, -1, 1 << 31, 1 << 63, 1 << 70, -(1 << 70), np.uint64((1 << 64) - 1)], ids=repr)
+def test_take_names_an_index_out_of_range(index: Any) -> None:
+    with pytest.raises(sa.IndexOutOfRange):
+        sa.array(NUMBERS).take([0, index])
+    with pytest.raises(sa.IndexOutOfRange):
+        sa.array(NUMBERS).take([None, index])
+
+
+TAKEN = [
+    [2, 0], (2, 0), range(2), np.array([2, 0], "u1"), np.array([2, 0], "i2")[::-1], np.array([2, 0], ">i4"), [],
+    np.array([2], "u8"), [np.int8(1)], [2, None, 0], [None], sa.array([1, None, 2]), sa.array([2, 0], "uint16"),
+    pa.array([2, 0]), pa.array([2, None, 0]), pa.chunked_array([[2], [None, 0]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("indices", TAKEN, ids=lambda indices: f"{type(indices).__module__}.{type(indices).__name__}")
+@pytest.mark.parametrize(
+    "values",
+    [[10, 20, 30], [10, None, 30], ["a", None, "ccc"], [[1], [], None], [True, None, False]],
+    ids=repr,
+)
+def test_take_gives_what_pyarrow_gives(values: list[Any], indices: Any) -> None:
+    picks = indices.to_pylist() if hasattr(indices, "to_pylist") else [None if i is None else int(i) for i in indices]
+    expected = pa.array(values).take(pa.array(picks, pa.int64())).to_pylist()
+    assert sa.array(values).take(indices).to_pylist() == expected
+
+
+def test_take_of_null_indices_in_types_without_validity() -> None:
+    union = sa.array([1, "a"], sa.dense_union({"i": sa.int64(), "s": sa.string()}))
+    assert union.take([1, None]).to_pylist() == ["a", None]
+    assert sa.array([1, 1, 2], sa.run_end_encoded(sa.int32(), sa.int8())).take([None, 2]).to_pylist() == [None, 2]
+    assert sa.array([], "int8").take([None, None]).to_pylist() == [None, None]
+    assert sa.array([None], sa.null()).take([0, None]).to_pylist() == [None, None]
+
+
+def test_null_indices_hold_anything() -> None:
+    indices = sa.PrimitiveArray.from_numpy(sa.int64(), np.array([99, 1]), np.array([False, True]))
+    assert sa.array(NUMBERS).take(indices).to_pylist() == [None, 20]

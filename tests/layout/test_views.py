@@ -195,20 +195,6 @@ class TestText:
         assert sa.array(values).cast(sa.string_view()).equals(found)
 
 
-def test_words_are_written_in_the_order_of_their_positions() -> None:
-    """Joining runs rests on this: of two words that overlap, the later one stays."""
-    random = np.random.default_rng(0)
-    for count in (1, 7, 1_000, 100_000):
-        to = np.cumsum(random.integers(0, 8, count))
-        words = random.integers(0, 1 << 63, count).astype(np.uint64)
-        target = np.zeros(int(to[-1]) + 8, np.uint8)
-        np.ndarray((len(target) - 7,), "<u8", target, 0, (1,))[to] = words
-        raw = bytearray(len(target))
-        for i, word in zip(to.tolist(), words.tolist(), strict=True):
-            raw[i : i + 8] = word.to_bytes(8, "little")
-        assert target.tobytes() == bytes(raw)
-
-
 class TestDamagedText:
     """Views at random places of text in several languages, some of them damaged."""
 

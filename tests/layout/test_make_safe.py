@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import pickle
 import random
 import tracemalloc
@@ -387,3 +388,29 @@ def test_no_class_is_left_out() -> None:
     }
     left = {kind.__name__ for kind in with_capsules if not issubclass(kind, sa.Array)} - set(MADE)
     assert left <= {"RecordBatchStreamReader"}  # which needs a pipe, and shares its method with the other readers
+
+
+# --- readers of one file ----------------------------------------------------------------------------------------
+
+TEXT = "a text of many bytes"
+TYPES = [sa.string(), sa.string_view(), sa.dictionary(sa.int8(), sa.string()), sa.list_(sa.large_string())]
+
+
+@pytest.mark.parametrize("type", TYPES, ids=str)
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_each_reader_checks_a_file_anew(shm_name: str, type: Any, form: str) -> None:
+    path = "/dev/shm/" + shm_name.removeprefix("shm:")
+    value = [TEXT] if type.layout == "list" else TEXT
+    batch = sa.record_batch({"n": sa.array([1, None]), "s": sa.array([value, value], type)})
+    with getattr(sa.ipc, f"new_{form}")(path, batch.schema) as writer:
+        writer.write(batch)
+    with open(path, "r+b") as file:
+        pages = mmap.mmap(file.fileno(), 0)
+    pages[pages.rfind(TEXT.encode())] = ord("b")
+    open_it = getattr(sa.ipc, f"open_{form}")
+    with open_it(path) as reader:
+        assert pa.table(reader.read_all()).num_rows == 2
+    pages[pages.rfind(TEXT[1:].encode())] = 0xFF  # through a mapping, which leaves the times of the file as they are
+    for _ in range(2):
+        with open_it(path) as reader, pytest.raises(sa.InvalidData, match="UTF-8"):
+            pa.table(reader.read_all())
