@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow import bitmap
-from shmarrow.buffer import PADDING, Bytes, Mask, NDArray, padded
+from shmarrow.buffer import PADDING, U1, Bytes, Mask, NDArray, padded
 from shmarrow.columns import checked_schema
 from shmarrow.errors import (
     FieldNotFound,
@@ -30,21 +30,19 @@ from shmarrow.errors import (
     full_name,
 )
 from shmarrow.ipc.body import BodyPlan
-from shmarrow.ipc.file.writer import RecordBatchFileWriter
+from shmarrow.ipc.file.writer import end_of, head_of
 from shmarrow.ipc.options import DEFAULT_OPTIONS
+from shmarrow.ipc.schema.encode import encode_schema
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.making import LONGEST, checked_size
-from shmarrow.memory import Location, SegmentWriter, Writer, is_location, open_sink
+from shmarrow.memory import Location, UnnamedFile, Writer, is_location, open_sink
 from shmarrow.memory.life_cycle import operation
-from shmarrow.types import Field, MetadataLike, Schema, storage_of
+from shmarrow.types import Field, MetadataLike, Schema, as_metadata, storage_of
 
 _FILLED = ("primitive", "bool", "null", "struct", "fixed_size_list", "binary", "large_binary")
 
 # A file is smaller than 2**63 bytes; the difference is for everything but the body.
 _MOST_BYTES = LONGEST - (1 << 32)
-
-# Size of a footer less its schema and metadata.
-_FOOTER = 256
 
 
 class VariableSize(NamedTuple):
@@ -86,33 +84,6 @@ class _DraftColumn:
             return self.length
         valid = self.arrays.get("validity")
         return 0 if valid is None else self.length - int(np.count_nonzero(valid))
-
-
-class _DraftFile(RecordBatchFileWriter):
-    """A file of one batch, whose space is reserved first and whose metadata are written last."""
-
-    def __init__(self, writer: SegmentWriter, schema: Schema, metadata: MetadataLike | None) -> None:
-        self._writer = writer
-        super().__init__(writer, schema, DEFAULT_OPTIONS, metadata)
-        self.start = self.begin()
-        pairs = (self._metadata or {}).items()
-        self._footer = self.start + _FOOTER + sum([len(key) + len(value) + 32 for key, value in pairs])
-
-    def reserve(self, size: int) -> None:
-        """Reserve space for a message of ``size`` bytes and the footer."""
-        self._writer.reserve(self.start + size + self._footer)
-
-    def map(self, size: int) -> Bytes:
-        """Map the first ``size`` bytes of the message, to be filled in place."""
-        return self._writer.map(self.start + size)[self.start :]
-
-    def end(self, metadata: bytes, tail: list[Any]) -> None:
-        """Write everything not filled in place, and publish."""
-        self._writer.write(tail)
-        self._writer.write([metadata], self.start)
-        body = self._writer.size - self.start - len(metadata)
-        self._blocks["recordBatches"].append((self.start, len(metadata), body))
-        self.close()
 
 
 class Draft(Writer):
@@ -161,14 +132,15 @@ class Draft(Writer):
 
     def __init__(
         self,
-        writer: SegmentWriter,
+        file: UnnamedFile,
         schema: Schema,
         num_rows: int,
         bytes: Mapping[str, int] | None = None,
         metadata: MetadataLike | None = None,
     ) -> None:
-        self.name = writer.name
-        self._writer = writer
+        self.name = file.name
+        self._file = file
+        self._custom = as_metadata(metadata)
         super().__init__(f"the draft {self.name!r}")
         try:
             self.schema = checked_schema(schema)
@@ -178,13 +150,18 @@ class Draft(Writer):
             if len(self._columns) < len(columns):
                 raise InvalidArgument("columns are filled by path, but two have the same; put a batch instead")
             sizes = _sizes(bytes, columns)
-            self._file = _DraftFile(writer, self.schema, metadata)
-            self._plan = BodyPlan(self._file.start)
+            self._encoded = encode_schema(self.schema, DEFAULT_OPTIONS)
+            head = head_of(self._encoded, DEFAULT_OPTIONS)
+            self._start = len(head)
+            self._plan = BodyPlan(self._start)
             _place(self._plan, columns, sizes)
-            start = len(self._metadata([(0, 0)] * sum([len(_buffers(each)) for each in columns]), 1))
-            self._reserved = start + self._plan.size
-            self._file.reserve(self._reserved)
-            self._body = self._file.map(self._reserved)[start:]
+            message = self._metadata([(0, 0)] * sum([len(_buffers(each)) for each in columns]), 1)
+            start = self._start + len(message)
+            self._reserved = start + self._plan.size + len(self._end(message, 0))
+            file.reserve(self._reserved)
+            mapped = file.map(start + self._plan.size)
+            mapped[: self._start] = np.frombuffer(head, U1)
+            self._body = mapped[start:]
             for column in reversed(columns):
                 self._map(column)
         except BaseException:
@@ -212,6 +189,11 @@ class Draft(Writer):
     def _metadata(self, buffers: list[tuple[int, int]], body: int) -> bytes:
         nodes = [(column.length, column.null_count) for column in self._columns.values()]
         return self._plan.metadata(self.num_rows, nodes, buffers, body)
+
+    def _end(self, message: bytes, body: int) -> bytes:
+        """The bytes after the only message."""
+        block = self._start, len(message), body
+        return end_of(self._encoded, [], [block], self._custom, DEFAULT_OPTIONS)
 
     # --- filling ---
 
@@ -263,7 +245,11 @@ class Draft(Writer):
 
     def _finish(self) -> None:
         buffers, tail = self._parts()
-        self._file.end(self._metadata(buffers, self._plan.size + sum(map(len, tail))), tail)
+        body = self._plan.size + sum(map(len, tail))
+        message = self._metadata(buffers, body)
+        self._file.write([*tail, self._end(message, body)])
+        self._file.write([message], self._start)
+        self._file.publish()
 
     def _parts(self) -> tuple[list[tuple[int, int]], list[Any]]:
         """The (offset, size) of all buffers, and the data that follows the buffers filled in place."""
@@ -290,7 +276,7 @@ class Draft(Writer):
         return buffers, tail
 
     def _drop(self) -> None:
-        self._writer.abort()
+        self._file.drop()
 
     def __repr__(self) -> str:
         return f"<Draft {self.name!r}, {self.num_rows} rows, {self._states.state}>"
@@ -334,8 +320,8 @@ def new_draft(
     """
     if not is_location(where):
         raise InvalidType(f"the target of a draft must be a path or shm:NAME, found {full_name(where)}")
-    writer: Any = open_sink(where, overwrite=overwrite, mode=mode, durable=durable)
-    return Draft(writer, schema, num_rows, bytes)
+    file: Any = open_sink(where, overwrite=overwrite, mode=mode, durable=durable)
+    return Draft(file, schema, num_rows, bytes)
 
 
 def _buffers(column: _DraftColumn) -> tuple[BufferSpec, ...]:

@@ -2,9 +2,10 @@
 """Where bytes live: mapped files and shared memory objects, sources and sinks, locks and futexes, and how writers end.
 
 ``location`` resolves names and explains refusals. ``attached`` maps published objects, ``mappings`` holds the mappings,
-``opening`` opens whatever can be read; ``segment_writer`` and ``sinks`` write, ``files`` creates, fills, links and
-removes files. ``life_cycle`` is how every writer ends, ``state_machine`` its table of states. ``locks`` and ``futex``
-are how processes exclude, wake and wait for each other. ``formats`` recognises formats by their first bytes.
+``opening`` opens whatever can be read; ``unnamed_file``, ``segment_writer`` and ``sinks`` write, ``files`` creates,
+fills, links and removes files. ``life_cycle`` is how every writer ends, ``state_machine`` its table of states.
+``locks`` and ``futex`` are how processes exclude, wake and wait for each other. ``formats`` recognises formats by their
+first bytes.
 Users know the room as :mod:`shmarrow.segment`.
 """
 
@@ -83,6 +84,8 @@ if TYPE_CHECKING:
     from shmarrow.memory.state_machine import StateMachine as StateMachine
     from shmarrow.memory.state_machine import Transitions as Transitions
     from shmarrow.memory.state_machine import fork_safe_lock as fork_safe_lock
+    from shmarrow.memory.unnamed_file import Destination as Destination
+    from shmarrow.memory.unnamed_file import UnnamedFile as UnnamedFile
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy(
@@ -106,5 +109,6 @@ if not TYPE_CHECKING:
             ".source": "Source name_of",
             ".state_machine": "CLOSE CLOSED END ENDED FAIL FAILED "
             "NotCopied OPEN READ SEQUENTIAL StateMachine Transitions fork_safe_lock",
+            ".unnamed_file": "Destination UnnamedFile",
         },
     )

@@ -21,7 +21,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -181,12 +181,14 @@ def link_temp(fd: int, path: str) -> bool:
     return True
 
 
-def pwrite_all(fd: int, views: list[Any], offset: int) -> int:
-    """Write all of ``views``, flat byte buffers, at ``offset``; replaces partially written ones in the list."""
-    start = offset
+def pwrite_all(fd: int, views: Sequence[Any], offset: int, nbytes: int) -> None:
+    """Write all ``nbytes`` of ``views``, flat byte buffers, at ``offset``."""
+    if len(views) <= MAX_CALL_PIECES and nbytes <= MAX_CALL_BYTES and os.pwritev(fd, views, offset) == nbytes:
+        return
+    left = list(views)
     index = 0
-    while index < len(views):
-        call, room = views[index : index + MAX_CALL_PIECES], MAX_CALL_BYTES
+    while index < len(left):
+        call, room = left[index : index + MAX_CALL_PIECES], MAX_CALL_BYTES
         for position, view in enumerate(call):
             if len(view) > room:
                 call[position] = memoryview(view)[:room]
@@ -195,12 +197,11 @@ def pwrite_all(fd: int, views: list[Any], offset: int) -> int:
             room -= len(view)
         written = os.pwritev(fd, call, offset)
         offset += written
-        while index < len(views) and written >= len(views[index]):
-            written -= len(views[index])
+        while index < len(left) and written >= len(left[index]):
+            written -= len(left[index])
             index += 1
         if written:
-            views[index] = memoryview(views[index])[written:]
-    return offset - start
+            left[index] = memoryview(left[index])[written:]
 
 
 def populate(mapped: Bytes) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life cycle of writers: everything that is published follows these rules.
+"""The life cycle of writers: everything that is published follows these rules, and sinks, which writers own.
 
 Nobody sees what a writer has written until the writer ends, which it does exactly once. :meth:`Writer.close` publishes
 it whole; :meth:`Writer.abort` drops it without a trace. Invariants:
@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from shmarrow.buffer import Bytes
+from shmarrow.errors import InvalidType
 from shmarrow.memory.state_machine import (
     CLOSE,
     CLOSED,
@@ -193,8 +195,11 @@ class Writer(NotCopied):
                     raise
 
 
-class Sink(Writer):
-    """A writer of bytes, in sequence.
+class Sink:
+    """Where a writer's bytes go, in sequence.
+
+    It has no states: it belongs to one owner, a writer or a ``with`` block, which makes one call at a time, publishes
+    it at most once, and drops it in any case.
 
     Attributes
     ----------
@@ -215,3 +220,29 @@ class Sink(Writer):
         """Write an iterable of pieces with ``size`` bytes in total, one at a time."""
         for piece in pieces:
             self.write([piece])
+
+    def map(self, size: int) -> Bytes:
+        """Map the first ``size`` bytes, to be filled in place, if it is a file that is being written.
+
+        Raises
+        ------
+        InvalidType
+            If it is not.
+        """
+        raise InvalidType(f"to be filled in place, {self.name} must be a path or a shm: name, found a file object")
+
+    def publish(self) -> None:
+        """Complete what was written, and let others see it; no effect once it was dropped."""
+
+    def drop(self) -> None:
+        """Release everything, and remove what is not published."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            self.drop()

@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing objects that are invisible until published.
 
-Invariants:
-
-* publishing is atomic: an object gets its name once complete, with its final size and mode;
-* data are written with ``pwritev``, or through a mapping after reserving space, as a mapped write to a full file system
-  raises SIGBUS. For the same reason published objects have no holes: on tmpfs even reading a hole allocates a page.
+Publishing is atomic: an object gets its name once complete, with its final size and mode.
 """
 
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,7 +19,6 @@ from shmarrow.errors import InvalidArgument, StorageError, Unsupported
 from shmarrow.memory.attached import MAX_CALL_BYTES
 from shmarrow.memory.files import (
     DENIED,
-    allocate,
     copy_file,
     link_temp,
     link_unnamed,
@@ -33,17 +26,14 @@ from shmarrow.memory.files import (
     name_files_in,
     open_named,
     open_unnamed,
-    populate,
-    pwrite_all,
     rename_new,
     sync_directory,
     temp_paths,
 )
-from shmarrow.memory.life_cycle import Sink, operation
+from shmarrow.memory.life_cycle import Sink, Writer, operation
 from shmarrow.memory.location import (
     POSIX_SCHEME,
     Location,
-    became_smaller,
     check_removable,
     check_trusted_link,
     is_planted,
@@ -52,7 +42,7 @@ from shmarrow.memory.location import (
     resolve,
     taken,
 )
-from shmarrow.memory.mappings import map_file, mapping_of, published
+from shmarrow.memory.unnamed_file import Destination, UnnamedFile
 
 Piece = bytes | memoryview | np.ndarray[Any, Any]
 
@@ -94,7 +84,7 @@ def create(
     MissingExtra
         For ``shm:NAME`` without ``/dev/shm``, as on macOS, if posix_ipc is not installed.
     """
-    return create_at(*resolve(where), mode, overwrite, durable)
+    return SegmentWriter(create_at(*resolve(where), mode, overwrite, durable))
 
 
 def create_at(
@@ -103,23 +93,23 @@ def create_at(
     mode: int | None,
     overwrite: bool,
     durable: bool,
-) -> SegmentWriter:
-    """As :func:`create`, of a location that is resolved."""
+) -> UnnamedFile:
+    """Create a new file for a location that is resolved; parameters and errors as for :func:`create`."""
     if mode is not None and (not isinstance(mode, int) or not 0 <= mode <= 0o777):
         raise InvalidArgument(f"mode must be None or permission bits from 0 to 0o777, found {mode!r}")
     try:
         if path.startswith(POSIX_SCHEME):
-            return PosixWriter(name, path, mode=mode, overwrite=overwrite)
+            return UnnamedFile(PosixDestination(name, path, mode, None, overwrite, False))
         if not path.startswith("/"):
             path = os.path.join(os.getcwd(), path)  # stable across chdir
-        path, replaced = _target(path, overwrite, follow=not is_shm(name))
+        path, replaced = _target(name, path, overwrite)
         if replaced is not None and mode is None and is_planted(path, replaced):
             replaced = None
         owner = None
         if mode is None and replaced is not None:
             mode = stat.S_IMODE(replaced.st_mode) & 0o777
             owner = replaced.st_uid, replaced.st_gid
-        return SegmentWriter(name, path, mode=mode, owner=owner, overwrite=overwrite, durable=durable)
+        return UnnamedFile(PathDestination(name, path, mode, owner, overwrite, durable))
     except FileExistsError:
         raise taken(name) from None
     except OSError as error:
@@ -129,8 +119,8 @@ def create_at(
         raise refused(error, "create", name, path, hint) from None
 
 
-def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_result | None]:
-    """Return the path of the new file, and the status of an existing one.
+def _target(name: str, path: str, overwrite: bool) -> tuple[str, os.stat_result | None]:
+    """Return the path of the new file, and the status of an existing one; links are followed, except in shared memory.
 
     Names that exist are rejected early; publishing checks again atomically.
     """
@@ -141,7 +131,7 @@ def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_resu
             return path, None  # opening the new file raises a better error
         if not overwrite and not stat.S_ISDIR(status.st_mode):  # a directory is not replaced either way
             raise FileExistsError
-        if not (follow and stat.S_ISLNK(status.st_mode)):
+        if is_shm(name) or not stat.S_ISLNK(status.st_mode):
             check_removable(status)
             return path, status if stat.S_ISREG(status.st_mode) else None
         check_trusted_link(path, status)
@@ -149,7 +139,121 @@ def _target(path: str, overwrite: bool, follow: bool) -> tuple[str, os.stat_resu
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-class SegmentWriter(Sink):
+class PathDestination(Destination):
+    """A path, at which a file is linked, or renamed to."""
+
+    def __init__(
+        self, name: str, path: str, mode: int | None, owner: tuple[int, int] | None, overwrite: bool, durable: bool
+    ) -> None:
+        super().__init__(name, path)
+        self._mode = mode
+        self._owner = owner
+        self._overwrite = overwrite
+        self._durable = durable
+
+    @property
+    def directory(self) -> str:
+        """The directory of the path."""
+        return self.path[: self.path.rfind("/")] or "/"
+
+    def create(self) -> tuple[int, str | None]:
+        """Open the new file, without a name if the file system allows that."""
+        bits = 0o666 if self._mode is None else 0o600
+        fd = open_unnamed(self.directory, bits)
+        return open_named(self.path, bits) if fd is None else (fd, None)
+
+    def publish(self, file: UnnamedFile) -> None:
+        """Give the complete file its owner, its mode and its name."""
+        if self._mode is not None:
+            same_group = self._owner is None or _given(file.fd, *self._owner) or _given(file.fd, -1, self._owner[1])
+            os.fchmod(file.fd, self._mode if same_group else self._mode & ~0o070)  # these bits are for another group
+        if self._durable:
+            os.fsync(file.fd)
+        try:
+            self._link(file)
+        except OSError as error:
+            if file.temp is not None or error.errno not in DENIED or isinstance(error, StorageError):
+                raise
+            self._move(file)
+            return self.publish(file)
+        if self._durable:
+            sync_directory(self.directory)
+
+    def _link(self, file: UnnamedFile) -> None:
+        if file.temp is None:
+            try:
+                link_unnamed(file.fd, self.path)
+                return
+            except FileExistsError:
+                if not self._overwrite:
+                    raise
+        if file.temp is None:
+            # Linking cannot replace, so the file gets a temporary name first, already locked.
+            lock_shared(file.fd)
+            for temp in temp_paths(self.path):
+                file.temp = temp  # before it is linked: an interrupt leaves nothing behind
+                try:
+                    if link_temp(file.fd, temp):
+                        break
+                except OSError:
+                    file.temp = None
+                    raise
+        assert file.temp is not None
+        (os.replace if self._overwrite else rename_new)(file.temp, self.path)
+        file.temp = None
+
+    def _move(self, file: UnnamedFile) -> None:
+        """Copy an unnamed file that cannot be linked into one with a temporary name."""
+        name_files_in(self.directory)
+        if file.given:
+            raise Unsupported(f"cannot publish {self.name!r}: hard links are denied in {self.directory!r}")
+        unnamed = file.replace(*open_named(self.path))
+        try:
+            copy_file(unnamed, file.fd, file.size)
+        finally:
+            os.close(unnamed)
+
+
+def _given(fd: int, user: int, group: int) -> bool:
+    """Give a file to a user, unless -1, and a group; False without the privilege to."""
+    try:
+        os.fchown(fd, user, group)
+    except OSError:
+        return False
+    return True
+
+
+class PosixDestination(PathDestination):
+    """A shared memory object that is not a file: a temporary file is copied to it when it is published.
+
+    So what :meth:`SegmentWriter.map` returned is no view of the object.
+    """
+
+    def create(self) -> tuple[int, str | None]:
+        """Open a temporary file."""
+        from tempfile import TemporaryFile
+
+        from shmarrow.memory.posix import check_free
+
+        if not self._overwrite:
+            check_free(self.path)
+        with TemporaryFile() as file:
+            return os.dup(file.fileno()), None
+
+    def publish(self, file: UnnamedFile) -> None:
+        """Copy all that was written into a new object."""
+        from shmarrow.memory.posix import publish
+
+        def read(target: memoryview) -> None:
+            done = 0
+            while done < file.size:
+                done += os.preadv(file.fd, [target[done : done + MAX_CALL_BYTES]], done)
+
+        file.maps.clear()
+        publish(self.path, file.size, read, 0o600 if self._mode is None else self._mode, self._overwrite)
+
+
+class SegmentWriter(Writer, Sink):
     """An object being written, invisible until it is closed; made by :func:`create`.
 
     A context manager: publishes at the end of the block, and drops the object on an exception.
@@ -171,52 +275,21 @@ class SegmentWriter(Sink):
     Thread safety: calls are serialized; another thread may abort it at any time.
     """
 
-    def __init__(
-        self,
-        name: str,
-        path: str,
-        *,
-        mode: int | None = None,
-        owner: tuple[int, int] | None = None,
-        overwrite: bool = False,
-        durable: bool = False,
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.size = 0
-        self._fd = -1
-        self._temp: str | None = None
-        self._mode = mode
-        self._owner = owner
-        self._overwrite = overwrite
-        self._durable = durable
-        self._reserved = 0
-        self._torn = False
-        self._given = False
-        """Whether others have the descriptor."""
-        self._maps: list[Bytes] = []
-        super().__init__(f"the writer of {name!r}")
-        try:
-            self._open()
-            self._file = os.fstat(self._fd)
-        except BaseException:
-            self.abort()
-            raise
+    def __init__(self, file: UnnamedFile) -> None:
+        self._file = file
+        self.name = file.name
+        self.path = file.destination.path
+        super().__init__(f"the writer of {file.name!r}")
 
-    def _open(self) -> None:
-        """Create the file, without a name if the file system allows that."""
-        bits = 0o666 if self._mode is None else 0o600
-        fd = open_unnamed(os.path.dirname(self.path), bits)
-        if fd is None:
-            fd, self._temp = open_named(self.path, bits)
-        self._fd = fd
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Bytes written or mapped so far; the final size."""
+        return self._file.size
 
     @property
     def location(self) -> str:
         """The ``shm:`` name or absolute path to open it by, once published."""
-        return self.name if is_shm(self.name) else self.path
-
-    # --- writing ---
+        return self._file.destination.location
 
     @operation
     def write(self, pieces: Iterable[Piece], offset: int | None = None) -> int:
@@ -241,31 +314,9 @@ class SegmentWriter(Sink):
         StoreFull
             If there is no space left; ``size`` is unchanged.
         """
-        if offset is None:
-            offset = self.size
-        if offset < 0:
+        if offset is not None and offset < 0:
             raise InvalidArgument(f"offset must not be negative, found {offset}")
-        pieces = list(pieces)
-        views = [piece if type(piece) is bytes else as_bytes(piece) for piece in pieces]
-        if self._torn:
-            self._mend()
-        if offset > self.size:
-            self._reserve(offset)
-        end = offset + sum(map(len, views))
-        self._make_room(end)
-        self._torn = True
-        while True:
-            try:
-                written = pwrite_all(self._fd, views.copy(), offset)
-                break
-            except OSError as error:
-                if error.errno == errno.EFAULT:
-                    raise _lost_source(self.name, pieces) from None
-                self._recover(error, "write to", end)
-        if written:
-            self.size = max(self.size, end)
-        self._torn = False
-        return written
+        return self._file.write([piece if type(piece) is bytes else as_bytes(piece) for piece in pieces], offset)
 
     @operation
     def reserve(self, size: int) -> None:
@@ -276,7 +327,7 @@ class SegmentWriter(Sink):
         StoreFull
             If there is not enough space; nothing stays reserved.
         """
-        self._reserve(size)
+        self._file.reserve(size)
 
     @operation
     def map(self, size: int) -> Bytes:
@@ -290,185 +341,27 @@ class SegmentWriter(Sink):
             A writable ``uint8`` array of shape (size,), zero where nothing was written. It becomes read-only on
             publishing. Existing views of it do not: writing to them changes what readers see.
         """
-        self._reserve(size)
-        try:
-            mapped = map_file(self._fd, size, self.location, None, mmap.PROT_READ | mmap.PROT_WRITE)
-        except OSError as error:
-            raise refused(error, f"map {size} bytes of", self.name, self.path) from None
-        populate(mapped)
-        self._maps.append(mapped)
-        self.size = max(self.size, size)
-        return mapped
+        return self._file.map(size)
 
     @operation
     def fileno(self) -> int:
         """Return the descriptor of the file being written."""
-        self._given = True
-        return self._fd
+        self._file.given = True
+        return self._file.fd
 
-    def _mend(self) -> None:
-        """Remove what an interrupted or refused write left beyond the end, as bytes skipped later must be zero."""
-        os.ftruncate(self._fd, self.size)
-        self._reserved = 0
-        self._torn = False
+    def publish(self) -> None:
+        """Close it: as the sink of another writer, it ends with it."""
+        self.close()
 
-    def _reserve(self, size: int) -> None:
-        if self._torn:
-            self._mend()
-        start = max(self.size, self._reserved)
-        if size <= start:
-            return
-        self._make_room(size)
-        while True:
-            self._torn = True
-            try:
-                allocate(self._fd, start, size - start)
-                break
-            except OSError as error:
-                os.ftruncate(self._fd, start)  # ext4 keeps partially allocated blocks
-                self._torn = False
-                self._recover(error, f"reserve {size} bytes for", size)
-        self._reserved = size
-        self._torn = False
-
-    def _make_room(self, size: int) -> None:
-        """Make space for an object that is about to have ``size`` bytes; in a directory that evicts others for it."""
-
-    def _recover(self, error: OSError, action: str, size: int) -> None:
-        """Handle a refused write up to ``size``: raise, or return to try again."""
-        raise refused(error, action, self.name, self.path) from None
-
-    # --- the end ---
+    def drop(self) -> None:
+        """Abort it: as the sink of another writer, it ends with it."""
+        self.abort()
 
     def _finish(self) -> None:
-        try:
-            if self._torn or self._reserved > self.size:
-                os.ftruncate(self._fd, self.size)
-            for mapped in self._maps:
-                mapped.flags.writeable = False
-            self._publish()
-            for mapped in self._maps:
-                published(mapped, os.fstat(self._fd), self.location)
-        except StorageError:
-            raise
-        except FileExistsError:
-            raise taken(self.name) from None
-        except OSError as error:
-            raise refused(error, "publish", self.name, self.path) from None
-
-    def _publish(self) -> None:
-        """Give the complete file its owner, its mode and its name."""
-        if self._mode is not None:
-            same_group = self._owner is None or self._owned_by(*self._owner) or self._owned_by(-1, self._owner[1])
-            os.fchmod(self._fd, self._mode if same_group else self._mode & ~0o070)  # these bits are for another group
-        if self._durable:
-            os.fsync(self._fd)
-        try:
-            self._link()
-        except OSError as error:
-            if self._temp is not None or error.errno not in DENIED or isinstance(error, StorageError):
-                raise
-            self._move()
-            return self._publish()
-        if self._durable:
-            sync_directory(os.path.dirname(self.path))
-
-    def _owned_by(self, user: int, group: int) -> bool:
-        """Give the file to a user, unless -1, and a group; False without the privilege to."""
-        try:
-            os.fchown(self._fd, user, group)
-        except OSError:
-            return False
-        return True
-
-    def _link(self) -> None:
-        if self._temp is None:
-            try:
-                link_unnamed(self._fd, self.path)
-                return
-            except FileExistsError:
-                if not self._overwrite:
-                    raise
-        if self._temp is None:
-            # Linking cannot replace, so the file gets a temporary name first, already locked.
-            lock_shared(self._fd)
-            for temp in temp_paths(self.path):
-                self._temp = temp  # before it is linked: an interrupt leaves nothing behind
-                try:
-                    if link_temp(self._fd, temp):
-                        break
-                except OSError:
-                    self._temp = None
-                    raise
-        assert self._temp is not None
-        (os.replace if self._overwrite else rename_new)(self._temp, self.path)
-        self._temp = None
-
-    def _move(self) -> None:
-        """Copy an unnamed file that cannot be linked into one with a temporary name."""
-        directory = os.path.dirname(self.path)
-        name_files_in(directory)
-        if self._given:
-            raise Unsupported(f"cannot publish {self.name!r}: hard links are denied in {directory!r}")
-        fd, self._temp = open_named(self.path)
-        unnamed, self._fd, self._file = self._fd, fd, os.fstat(fd)
-        self._maps.clear()  # they are views of the file that goes
-        try:
-            copy_file(unnamed, fd, self.size)
-        finally:
-            os.close(unnamed)
+        self._file.publish()
 
     def _drop(self) -> None:
-        self._maps.clear()
-        known = True
-        try:
-            if self._states.inherited:  # a child that closed what it inherited may have another file of this number
-                known = os.path.samestat(os.fstat(self._fd), self._file)
-            elif self._temp is not None and os.path.samestat(os.lstat(self._temp), self._file):
-                os.unlink(self._temp)
-        except OSError:
-            pass
-        fd, self._fd = self._fd, -1
-        if fd >= 0 and known:
-            os.close(fd)
+        self._file.drop()
 
     def __repr__(self) -> str:
         return f"<SegmentWriter {self.name!r}, {self.size} bytes{', closed' if self.closed else ''}>"
-
-
-class PosixWriter(SegmentWriter):
-    """A shared memory object that is not a file: written to a temporary file, and copied when it is published.
-
-    So what :meth:`map` returned is no view of the object.
-    """
-
-    def _open(self) -> None:
-        from tempfile import TemporaryFile
-
-        from shmarrow.memory.posix import check_free
-
-        if not self._overwrite:
-            check_free(self.path)
-        with TemporaryFile() as file:
-            self._fd = os.dup(file.fileno())
-
-    def _publish(self) -> None:
-        from shmarrow.memory.posix import publish
-
-        self._maps.clear()
-        publish(self.path, self.size, self._read, 0o600 if self._mode is None else self._mode, self._overwrite)
-
-    def _read(self, target: memoryview) -> None:
-        """Copy all that was written."""
-        done = 0
-        while done < self.size:
-            done += os.preadv(self._fd, [target[done : done + MAX_CALL_BYTES]], done)
-
-
-def _lost_source(name: str, pieces: Iterable[Piece]) -> StorageError:
-    """Return the error for pieces that are mapped from a file that was truncated: its pages are gone."""
-    for mapping in filter(None, map(mapping_of, pieces)):
-        with suppress(OSError):
-            if mapping.location is not None and os.stat(resolve(mapping.location)[1]).st_size < mapping.size:
-                return became_smaller(f"write {name!r} from", mapping.location, mapping.size)
-    return StorageError(errno.EFAULT, f"cannot write to {name!r}: the memory of what is written is not there any more")

@@ -51,7 +51,7 @@ def joined(pieces: Sequence[Any]) -> list[Any]:
 
 
 class FileSink(Sink):
-    """A file object or a socket; belongs to one writer, which serializes its calls, and fails with it."""
+    """A file object or a socket; stays open."""
 
     def __init__(self, file: Any) -> None:
         self.name = name_of(file)
@@ -59,7 +59,6 @@ class FileSink(Sink):
         self._file = file
         self._accept = file.write if hasattr(file, "write") else file.sendall
         self._none_is_all = not isinstance(file, io.RawIOBase)
-        super().__init__(f"the writer to {self.name}")
 
     def write(self, pieces: Sequence[Any]) -> int:
         """Write pieces in order; returns the number of bytes.
@@ -105,7 +104,8 @@ class FileSink(Sink):
             "a file object in blocking mode",
         )
 
-    def _finish(self) -> None:
+    def publish(self) -> None:
+        """Flush the file object."""
         if hasattr(self._file, "flush"):
             try:
                 self._file.flush()
@@ -113,6 +113,10 @@ class FileSink(Sink):
                 raise self._stuck(0) from error
             except Exception as error:
                 raise_io_error(error, "flush", self.name)
+
+    def drop(self) -> None:
+        """Leave it open, and use it no more."""
+        self._file = None
 
 
 def open_sink(

@@ -51,6 +51,18 @@ SEQUENTIAL: Transitions = {
 """States of what is read once, from its beginning to its end: any error is the end of it."""
 
 
+PROCESS = [os.getpid()]
+"""The id of this process: one item, which a forked child replaces. It takes no system call."""
+
+
+def _in_child() -> None:
+    PROCESS[0] = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
 class StateMachine:
     """The state of one object.
 
@@ -81,7 +93,7 @@ class StateMachine:
     def __init__(self, what: str, table: Transitions, state: str = OPEN, shared: bool = False) -> None:
         self._what = what
         self._table = table
-        self._pid = 0 if shared else os.getpid()
+        self._pid = 0 if shared else PROCESS[0]
         self.state = state
         self.failure = ""
         self.turn = _thread.RLock()
@@ -101,7 +113,7 @@ class StateMachine:
                 f"{self._what} is in the middle of another call of the same thread, which a signal handler or a file "
                 "object's method has interrupted; call abort() or close() there, and nothing else"
             )
-        if self._pid and os.getpid() != self._pid:
+        if self._pid and PROCESS[0] != self._pid:
             raise self.refusal()
 
     def go(self, event: str) -> None:
@@ -115,7 +127,7 @@ class StateMachine:
             If it does not accept it and there was none, or if the object belongs to the parent process.
         """
         state = self._table[self.state].get(event)
-        if state is None or (self._pid and event != CLOSE and os.getpid() != self._pid):
+        if state is None or (self._pid and event != CLOSE and PROCESS[0] != self._pid):
             raise self.refusal()
         self.state = state
 
@@ -169,7 +181,7 @@ class StateMachine:
     @property
     def inherited(self) -> bool:
         """Whether this object was inherited by a forked child from its parent."""
-        return self._pid != 0 and os.getpid() != self._pid
+        return self._pid != 0 and PROCESS[0] != self._pid
 
 
 def fork_safe_lock() -> _thread.RLock:

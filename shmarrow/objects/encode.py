@@ -127,7 +127,6 @@ class _Recorder(Sink):
         self.name = "an object"
         self.size = 0
         self.parts: list[Iterable[Any]] = []
-        super().__init__("the writer of an object")
 
     def write(self, pieces: Iterable[Any]) -> int:
         part = list(pieces)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
-from shmarrow.memory import SegmentWriter, allows_memory
+from shmarrow.memory import Destination, UnnamedFile, allows_memory
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import THIS_PROCESS, PutOptions
 from shmarrow.store.catalog import Catalog
@@ -83,8 +83,8 @@ def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) 
             make_room(catalog, name.decode(), nbytes)
 
 
-class Publication(SegmentWriter):
-    """An object being written to the store, whose name is checked at the start and when it is published.
+class Publication(Destination):
+    """An object of the store that is being written: its name is checked at the start and when it is published.
 
     ``size`` is that of the object if it is known. ``parts`` are open descriptors of files that it shares with other
     objects.
@@ -114,11 +114,12 @@ class Publication(SegmentWriter):
         """The path of the file, once published."""
         return self.path
 
-    def _open(self) -> None:
+    def create(self) -> tuple[int, None]:
+        """Check the name and the size, if that is known, and open a file in the directory of the store."""
         catalog = self._catalog
         try:
             self._refuse(self._expected)
-            self._fd = catalog.directory.create(catalog.settings.mode & 0o444)
+            return catalog.directory.create(catalog.settings.mode & 0o444), None
         except OSError as error:
             catalog.check_exists()
             if isinstance(error, StorageError):
@@ -138,33 +139,32 @@ class Publication(SegmentWriter):
             less = old.allocated if old is not None and not catalog.pins.pinned(old.slot) else 0
             make_room(catalog, self.name, round_up(size) - less)
 
-    def _reserve(self, size: int) -> None:
-        self._refuse(size)
-        super()._reserve(size)
-
-    def _make_room(self, size: int) -> None:
+    def make_room(self, file: UnnamedFile, size: int, reserved: bool = False) -> None:
         """Refuse an object larger than the capacity; evict others if there is no memory for one of ``size`` bytes."""
+        if reserved:
+            self._refuse(size)
         catalog, capacity = self._catalog, self._catalog.settings.capacity
         if capacity is not None and size > capacity:
             raise full(catalog, self.name, size, "it exceeds the capacity")
         if size > self._checked_size:
-            more = size - self.size + _AROUND
+            more = size - file.size + _AROUND
             if size > LARGE or (catalog.volatile and not allows_memory(more)):
                 make_room(catalog, self.name, 0, more)
             if size > LARGE:
                 self._checked_size = size + (size >> 3)  # one that grows is not checked at each write
 
-    def _recover(self, error: OSError, action: str, size: int) -> None:
+    def recover(self, file: UnnamedFile, error: OSError, action: str, size: int) -> None:
         """Evict others for a small object if the file system is full."""
         if error.errno not in _FULL:
-            super()._recover(error, action, size)
+            super().recover(file, error, action, size)
         if size > LARGE:
             raise full(self._catalog, self.name, size, error.strerror or "the file system is full") from None
-        needed = round_up(size) - os.fstat(self._fd).st_blocks * 512
+        needed = round_up(size) - os.fstat(file.fd).st_blocks * 512
         make_room(self._catalog, self.name, 0, max(needed, free_bytes(self._catalog) + 1))
 
-    def _publish(self) -> None:
-        catalog, fd, options, name = self._catalog, self._fd, self._options, self._coded
+    def publish(self, file: UnnamedFile) -> None:
+        """Link the file, and add the object to the catalog, in one change."""
+        catalog, fd, options, name = self._catalog, file.fd, self._options, self._coded
         settings, directory = catalog.settings, catalog.directory
         status = os.fstat(fd)
         if settings.mode & 0o444 != status.st_mode & 0o777:
@@ -182,14 +182,14 @@ class Publication(SegmentWriter):
                     if not nbytes:
                         owner = _owner_of(catalog, change, name, options) if options.owner else 0
                         [slot] = change.take(1)
-                        file = change.link(fd, self._parts)
+                        number = change.link(fd, self._parts)
                         if settings.durable:
                             directory.sync()
                         now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
-                        place = change.new_generation(), p.hash_of(name, catalog.modulus), file, status.st_size
+                        place = change.new_generation(), p.hash_of(name, catalog.modulus), number, status.st_size
                         fields = allocated, now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
                         change.insert(Entry(*place, *fields, name, slot), old, now)
-                        self.path = f"{directory.path}/{file_name(file)}"
+                        self.path = f"{directory.path}/{file_name(number)}"
                         return
             except StoreFull as error:
                 free_slot(catalog, self.name, error)

@@ -628,7 +628,7 @@ class Store(Hinted):
         how = as_put_options(self._owned, overwrite, expire_after)
         with memory.attach(source) as file:
             describe(file)
-            with self._publication(name, how, file.size) as writer:
+            with memory.UnnamedFile(self._publication(name, how, file.size)) as writer:
                 for start in range(0, file.size, _PIECE):
                     writer.write([file.data[start : start + _PIECE]])
                     if progress is not None:
@@ -670,7 +670,7 @@ class Store(Hinted):
         from shmarrow.ipc.draft import Draft
 
         publication = self._publication(name, as_put_options(self._owned, overwrite, expire_after))
-        return Draft(publication, schema, num_rows, bytes, RECORD_BATCH)
+        return Draft(memory.UnnamedFile(publication), schema, num_rows, bytes, RECORD_BATCH)
 
     def new_file(
         self,
@@ -701,7 +701,7 @@ class Store(Hinted):
         from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
         publication = self._publication(name, as_put_options(self._owned, overwrite, expire_after, protect))
-        return RecordBatchFileWriter(publication, schema, options)
+        return RecordBatchFileWriter(memory.UnnamedFile(publication), schema, options)
 
     def _put_sharing(
         self, catalog: Catalog, name: str | None, obj: Any, how: PutOptions, options: IpcWriteOptions | None
@@ -734,11 +734,12 @@ class Store(Hinted):
         if parts or size is None or size > inline:
             from shmarrow.objects.check import SMALLEST, are_safe
 
-            with self._publication(name, how, size or 0, parts) as writer:
+            publication = self._publication(name, how, size or 0, parts)
+            with memory.UnnamedFile(publication) as file:
                 for part in encoded.parts:
-                    writer.write(part)
-                writer.checked = not parts and writer.size >= SMALLEST and are_safe(encoded.columns)
-            return writer.name
+                    file.write(part)
+                publication.checked = not parts and file.size >= SMALLEST and are_safe(encoded.columns)
+            return publication.name
         from shmarrow.store.publish import put_inline
 
         coded = as_new_name(name)

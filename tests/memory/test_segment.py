@@ -31,6 +31,7 @@ import pytest
 from environment import mounted
 from interrupts import killed
 from processes import ended, forked, python
+from writers import SEGMENT
 
 import shmarrow as sa
 from shmarrow import errors, segment
@@ -493,9 +494,7 @@ def test_a_writer_with_a_temporary_name_that_is_killed_anywhere(
     while more:
         if overwrite:
             put(path, b"old")
-        more = killed(
-            lambda: put(path, new, overwrite=overwrite), number, ("memory/segment_writer.py", "memory/files.py")
-        )
+        more = killed(lambda: put(path, new, overwrite=overwrite), number, SEGMENT)
         segment.collect_leftovers(str(tmp_path))
         assert os.listdir(tmp_path) in ([], ["a"])
         found.add(attach(path).data.tobytes() if os.path.exists(path) else None)

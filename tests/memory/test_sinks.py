@@ -63,7 +63,7 @@ def test_everything_is_accepted(make: Callable[[], Any]) -> None:
     sink = open_sink(file)
     sink.write(PIECES)
     sink.write([b"!"])
-    sink.close()
+    sink.publish()
     assert (file.getvalue() if isinstance(file, io.BytesIO) else bytes(file.taken)) == WRITTEN + b"!"
     assert sink.size == len(WRITTEN) + 1
 
@@ -153,7 +153,7 @@ def test_a_flush_that_fails() -> None:
     sink = open_sink(Full())
     sink.write([b"x"])
     with pytest.raises(sa.StoreFull):
-        sink.close()
+        sink.publish()
 
 
 @pytest.mark.parametrize("kind", ["socket", "makefile"])

@@ -144,7 +144,7 @@ def fill_tensor(writer: Any) -> None:
     writer.array[:] = 7
 
 
-SEGMENT = ("memory/segment_writer.py", "memory/files.py")
+SEGMENT = ("memory/segment_writer.py", "memory/unnamed_file.py", "memory/files.py")
 BATCHES = ("ipc/stream/writer.py", "ipc/file/writer.py")
 
 KINDS = {

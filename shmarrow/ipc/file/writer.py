@@ -66,7 +66,7 @@ class RecordBatchFileWriter(BatchWriter):
 
             collector = Collector(self.schema, self._measured_columns)
             self._statistics = collector if collector.columns else None
-        return _START + schema_message(self._encoded, self.options, self._sink.size + HEAD)
+        return head_of(self._encoded, self.options, self._sink.size)
 
     def _add_block(self, position: int, payload: Payload, rows: int | None) -> None:
         block = position, len(payload.metadata), payload.body_length
@@ -81,7 +81,7 @@ class RecordBatchFileWriter(BatchWriter):
         if self._statistics is not None and self._blocks["recordBatches"]:
             metadata = {**(metadata or {}), STATISTICS: self._statistics.encoded()}
         dictionaries, batches = self._blocks.values()
-        return _end(self._encoded, dictionaries, batches, metadata, self.options)
+        return end_of(self._encoded, dictionaries, batches, metadata, self.options)
 
 
 def new_file(
@@ -149,19 +149,24 @@ def encode_file(
     if dictionaries_of(columns):
         return None
     encoded = encode_schema(batch.schema, options)
-    head = _START + schema_message(encoded, options, HEAD)
+    head = head_of(encoded, options)
     message, pieces, body = encode_batch(columns, batch.num_rows, options, batch.metadata, len(head), locate)
-    end = _end(encoded, [], [(len(head), len(message), body)], metadata, options)
+    end = end_of(encoded, [], [(len(head), len(message), body)], metadata, options)
     return [head, message, *pieces, end], len(head) + len(message) + body + len(end)
 
 
-# --- the footer -------------------------------------------------------------------------------------------------
+# --- head and footer --------------------------------------------------------------------------------------------
 
 _START = MAGIC + bytes(HEAD - len(MAGIC))
 _SHORT, _FEW = 1 << 14, 8
 
 
-def _end(
+def head_of(encoded: EncodedSchema, options: IpcWriteOptions, start: int = 0) -> bytes:
+    """The bytes before the first message of a file that begins at ``start``."""
+    return _START + schema_message(encoded, options, start + HEAD)
+
+
+def end_of(
     encoded: EncodedSchema,
     dictionaries: list[Block],
     batches: list[Block],

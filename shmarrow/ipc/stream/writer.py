@@ -267,10 +267,10 @@ class BatchWriter(Writer):
                     NEW, encode_dictionary(id, values, False, self.options, self._sink.size + len(self._head)), None
                 )
         self._sink.write([self._head + self._end()])
-        self._sink.close()
+        self._sink.publish()
 
     def _drop(self) -> None:
-        self._sink.abort()
+        self._sink.drop()
 
 
 class RecordBatchStreamWriter(BatchWriter):

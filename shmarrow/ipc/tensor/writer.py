@@ -32,7 +32,7 @@ from shmarrow.ipc.message.encode import Payload, encode_message, message_values
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.ipc.tensor.decode import dense_holes
-from shmarrow.memory import SegmentWriter, Sink, Writer, is_location, joined, open_sink
+from shmarrow.memory import Sink, Writer, is_location, joined, open_sink
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import (
     MAX_BYTES,
@@ -320,10 +320,10 @@ class TensorWriter(Writer):
 
     def _finish(self) -> None:
         self.array.flags.writeable = False
-        self._sink.close()
+        self._sink.publish()
 
     def _drop(self) -> None:
-        self._sink.abort()
+        self._sink.drop()
 
 
 def new_tensor(
@@ -382,15 +382,14 @@ def new_tensor(
     checked = checked_options(options)
     target = open_sink(sink, overwrite=overwrite, mode=mode, durable=durable)
     try:
-        if not isinstance(target, SegmentWriter):
-            raise InvalidType(
-                f"to be filled in place, {target.name} must be a path or a shm: name, found a file object"
-            )
         ordered = strides if order == "C" else strides[::-1]
-        target.write([dense_message(element, dims, ordered, names, size, own, checked, target.size)])
-        start = target.size
-        array = np.ndarray(dims, element.dtype, target.map(start + padded(size))[start:], order=order)
+        message = dense_message(element, dims, ordered, names, size, own, checked, target.size)
+        begin = target.size
+        start = begin + len(message)
+        mapped = target.map(start + padded(size))
+        mapped[begin:start] = np.frombuffer(message, np.uint8)
+        array = np.ndarray(dims, element.dtype, mapped[start:], order=order)
         return TensorWriter(target, array.view(element.numpy_dtype) if element.ml_dtype else array)
     except BaseException:
-        target.abort()
+        target.drop()
         raise
