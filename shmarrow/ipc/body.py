@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from itertools import chain
 
 from shmarrow.buffer import padded
-from shmarrow.ipc.flatbuffers.tables import STRUCTS
-from shmarrow.ipc.message.encode import batch_message
+from shmarrow.ipc.message.encode import Body, batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 
 Pairs = Sequence[tuple[int, int]]
@@ -55,9 +53,8 @@ class BodyPlan:
         body : int
             Size of the body, with what follows its places.
         """
-        vectors = [np.array(pairs, "<i8").reshape(-1, 2) for pairs in (nodes, buffers)]
-        values = {"nodes": vectors[0].view(STRUCTS["FieldNode"]), "buffers": vectors[1].view(STRUCTS["Buffer"])}
-        data = batch_message({"length": rows, **values}, body, None, DEFAULT_OPTIONS, self._start)
+        plan = Body([*chain.from_iterable(nodes)], [*chain.from_iterable(buffers)], [], None, (), body)
+        data = batch_message(rows, plan, None, DEFAULT_OPTIONS, self._start)
         self.metadata_size = self.metadata_size or len(data)
         gap = self.metadata_size - len(data)  # a number that is 0 is omitted from the metadata
         return data if gap <= 0 else data[:4] + (self.metadata_size - 8).to_bytes(4, "little") + data[8:] + bytes(gap)

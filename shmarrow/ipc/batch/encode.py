@@ -8,17 +8,14 @@ writing it copies each byte once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain, compress
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from shmarrow.buffer import ALIGNMENT, EMPTY, PADDING, Bytes
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import InvalidType, Unsupported
 from shmarrow.ipc.compression import CODECS
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.encode import Payload, batch_message
+from shmarrow.ipc.message.encode import Body, Payload, batch_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.parts import take_apart
@@ -41,22 +38,20 @@ def encode_batch(
     locate: Locate | None = None,
 ) -> Payload:
     """Encode a RecordBatch message without copying the body."""
-    values, pieces, size = _plan_body(columns, num_rows, options, locate)
-    return Payload(batch_message(values, size, metadata, options, start), pieces, size)
+    body = _plan_body(columns, options, locate)
+    return Payload(batch_message(num_rows, body, metadata, options, start), body.pieces, body.size)
 
 
 def encode_dictionary(
     id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0, locate: Locate | None = None
 ) -> Payload:
     """Encode a DictionaryBatch message."""
-    data, pieces, size = _plan_body([values], len(values), options, locate)
-    return Payload(batch_message(data, size, None, options, start, (id, delta)), pieces, size)
+    body = _plan_body([values], options, locate)
+    return Payload(batch_message(len(values), body, None, options, start, (id, delta)), body.pieces, body.size)
 
 
-def _plan_body(
-    columns: Sequence[Any], length: int, options: IpcWriteOptions, locate: Locate | None
-) -> tuple[dict[str, Any], list[Any], int]:
-    """The values of a RecordBatch table, the body's buffers with padding, and the body's size."""
+def _plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate | None) -> Body:
+    """Lay out the body of a batch or a dictionary."""
     nodes: list[int] = []
     buffers: list[Bytes] = []
     starts: list[int] = []
@@ -72,27 +67,28 @@ def _plan_body(
                 continue
         for part in take_apart([column], trim=True):
             _add(part, nodes, buffers, variadic, options)
-    values = {
-        "length": length,
-        "nodes": np.ndarray(len(nodes) // 2, _NODE, np.array(nodes, "<i8")),
-        "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
-    }
+    codec = None
     if options.compression is not None:
         from shmarrow.ipc.batch import codecs
 
         buffers = codecs.compress(buffers, starts, options)
-        values["compression"] = {"codec": ENUMS["CompressionType"][CODECS[options.compression].member]}
-    if locate is None and len(buffers) > _FEW:
-        pieces, size = _lay_out_many(buffers, values)
-    else:
-        pieces, size = _lay_out(buffers, values, locate)
-    return values, pieces, size
-
-
-_FEW = 128
-"""Up to this many buffers are laid out faster one by one."""
-_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
-_BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
+        codec = ENUMS["CompressionType"][CODECS[options.compression].member]
+    places: list[int] = []
+    pieces: list[Any] = []
+    end = 0
+    for data in buffers:
+        size = len(data)
+        elsewhere = locate(data) if size and locate is not None else None
+        if not size or elsewhere is not None:
+            places += (end if elsewhere is None else elsewhere, size)
+            continue
+        places += (end, size)
+        pieces.append(data)
+        gap = -size % ALIGNMENT
+        if gap:
+            pieces.append(PADDING[:gap])
+        end += size + gap
+    return Body(nodes, places, variadic, codec, pieces, end)
 
 
 def _add(part: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions) -> None:
@@ -111,44 +107,6 @@ def _add(part: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int],
     buffers += own
     if layout.variadic:
         variadic.append(len(own) - len(layout.buffers))
-
-
-def _lay_out(buffers: list[Bytes], values: dict[str, Any], locate: Locate | None) -> tuple[list[Any], int]:
-    """Lay out a body of few buffers, or one of which some lie elsewhere; many are laid out with array operations."""
-    rows: list[int] = []
-    pieces: list[Any] = []
-    end = 0
-    for data in buffers:
-        size = len(data)
-        elsewhere = locate(data) if size and locate is not None else None
-        if elsewhere is not None:
-            rows += (elsewhere, size)
-            continue
-        rows += (end, size)
-        if size:
-            pieces.append(data)
-            gap = -size % ALIGNMENT
-            if gap:
-                pieces.append(PADDING[:gap])
-            end += size + gap
-    values["buffers"] = np.ndarray(len(rows) // 2, _BUFFER, np.array(rows, "<i8"))
-    return pieces, end
-
-
-def _lay_out_many(buffers: list[Bytes], values: dict[str, Any]) -> tuple[list[Any], int]:
-    """As :func:`_lay_out`, with array operations; all buffers are written."""
-    sizes = np.fromiter(map(len, buffers), np.int64, len(buffers))
-    room = (sizes + (ALIGNMENT - 1)) & -ALIGNMENT
-    table = np.empty((len(sizes), 2), "<i8")
-    table[:, 0] = np.cumsum(room) - room
-    table[:, 1] = sizes
-    values["buffers"] = table.reshape(-1).view(_BUFFER)
-    filled = sizes > 0
-    gaps = (room - sizes)[filled].tolist()
-    padding = {gap: bytes(gap) for gap in set(gaps)}
-    data = compress(buffers, filled.tolist())
-    pieces: list[Any] = list(chain.from_iterable(zip(data, map(padding.__getitem__, gaps), strict=True)))
-    return [piece for piece in pieces if len(piece)] if 0 in padding else pieces, int(room.sum())
 
 
 def dictionaries_of(columns: Sequence[Any]) -> list[Any]:

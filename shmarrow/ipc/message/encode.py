@@ -7,12 +7,14 @@ writer, as a :class:`~shmarrow.ipc.message.decode.Template` that the others fill
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from shmarrow.buffer import ALIGNMENT
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS, SCALARS, STRUCTS
@@ -66,14 +68,16 @@ def encode_message(
 
 # --- record batches and dictionaries ----------------------------------------------------------------------------
 
-MOST_ROWS = 1024
-"""Maximum nodes and buffers of a message that is made from a template."""
+_MOST_NUMBERS = 4096
+"""Maximum numbers in the vectors of a message that is made from a template."""
 _VECTORS = {"nodes": STRUCTS["FieldNode"], "buffers": STRUCTS["Buffer"], "variadicBufferCounts": SCALARS["i8"]}
 
 
 @lru_cache(128)
-def batch_template(kind: str, sizes: tuple[int, ...], codec: int | None, version: str) -> Template:
-    """A template for batches or dictionaries of one shape.
+def _batch_template(
+    kind: str, sizes: tuple[int, ...], codec: int | None, version: str, legacy: bool, start: int
+) -> Template:
+    """A template for the framed metadata of batches or dictionaries of one shape.
 
     Its holes are the body's length, the id of a dictionary and whether it is a delta, the number of rows, and the
     vectors that there are: ``sizes`` of nodes, buffers and variadic counts, -1 for none.
@@ -93,12 +97,41 @@ def batch_template(kind: str, sizes: tuple[int, ...], codec: int | None, version
     holes.append((table.offset_of("length"), "q"))
     for name, values in vectors.items():
         holes.append((table.reader.follow(table.offset_of(name), name) + 4, f"{values.nbytes}s"))
-    return Template(data, holes)
+    prefix = 4 if legacy else 8
+    options = IpcWriteOptions(metadata_version=version, use_legacy_format=legacy)
+    return Template(frame(data, options, start), [(prefix + place, each) for place, each in holes])
+
+
+class Body(NamedTuple):
+    """A body's numbers, and its bytes.
+
+    Attributes
+    ----------
+    nodes : list of int
+        Length and null count of each array, in pre-order.
+    buffers : list of int
+        Offset and size of each buffer.
+    variadic : list of int
+        The number of variadic buffers of each array that has some.
+    codec : int or None
+        The codec that compresses the buffers.
+    pieces : iterable of bytes-like
+        The buffers that are written, with padding.
+    size : int
+        Their size in bytes.
+    """
+
+    nodes: list[int]
+    buffers: list[int]
+    variadic: list[int]
+    codec: int | None
+    pieces: Iterable[Any]
+    size: int
 
 
 def batch_message(
-    values: Mapping[str, Any],
-    body_length: int,
+    rows: int,
+    body: Body,
     metadata: Metadata | None,
     options: IpcWriteOptions,
     start: int = 0,
@@ -108,10 +141,10 @@ def batch_message(
 
     Parameters
     ----------
-    values : mapping
-        The values of the RecordBatch table.
-    body_length : int
-        Size of the body in bytes.
+    rows : int
+        The number of rows.
+    body : Body
+        What is in the body.
     metadata : mapping or None
         The message's custom metadata.
     options : IpcWriteOptions
@@ -121,13 +154,26 @@ def batch_message(
     dictionary : tuple of int and bool, optional
         For a DictionaryBatch, the dictionary's id and whether it is a delta.
     """
+    nodes, buffers, variadic, codec, _, size = body
     kind = "RecordBatch" if dictionary is None else "DictionaryBatch"
-    vectors = list(map(values.get, _VECTORS))
-    sizes = tuple([-1 if vector is None else len(vector) for vector in vectors])
-    if metadata or max(sizes) > MOST_ROWS:
+    if metadata or len(nodes) + len(buffers) + len(variadic) > _MOST_NUMBERS:
+        values = {
+            "length": rows,
+            "nodes": np.array(nodes, "<i8").view(_VECTORS["nodes"]),
+            "buffers": np.array(buffers, "<i8").view(_VECTORS["buffers"]),
+            "variadicBufferCounts": np.array(variadic, "<i8") if variadic else None,
+            "compression": None if codec is None else {"codec": codec},
+        }
         header = values if dictionary is None else {"id": dictionary[0], "data": values, "isDelta": dictionary[1]}
-        return encode_message(kind, header, body_length, metadata, options, start)
-    codec = values.get("compression")
-    template = batch_template(kind, sizes, codec and codec["codec"], options.metadata_version)
-    rows = [vector.tobytes() for vector in vectors if vector is not None]
-    return frame(template.filled([body_length, *(dictionary or ()), values["length"], *rows]), options, start)
+        return encode_message(kind, header, size, metadata, options, start)
+    sizes = len(nodes) // 2, len(buffers) // 2, len(variadic) or -1
+    legacy = options.use_legacy_format
+    template = _batch_template(kind, sizes, codec, options.metadata_version, legacy, start % ALIGNMENT)
+    vectors = [_packed(nodes), _packed(buffers)]
+    if variadic:
+        vectors.append(_packed(variadic))
+    return template.filled([size, *(dictionary or ()), rows, *vectors])
+
+
+def _packed(numbers: list[int]) -> bytes:
+    return struct.pack(f"<{len(numbers)}q", *numbers)
