@@ -164,10 +164,7 @@ class Lookup:
                 memory = self.control.whole()
             entry = index.find(memory, name, name_hash)
             if entry is not None:
-                if len(known) >= _MOST_KNOWN:
-                    known.clear()
-                start = p.SLOTS + entry.slot * p.SLOT_SIZE
-                known[name] = entry, slice(start, start + index.COVERED), entry.pack()
+                self.remember(entry, entry.pack())
                 return entry
             if not ORDERED:
                 fence()
@@ -177,6 +174,13 @@ class Lookup:
                 if words[0] == p.DESTROYED:
                     raise destroyed(self.directory.name)
                 return None
+
+    def remember(self, entry: Entry, packed: bytes) -> None:
+        """Know an object by its name as long as its slot has these bytes: now, or once a change is committed."""
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        start = p.SLOTS + entry.slot * p.SLOT_SIZE
+        self._known[entry.name] = entry, slice(start, start + index.COVERED), packed
 
     def settled(self) -> Memory:
         """Return the memory once every commit that has happened is applied; that of a killed writer is completed.

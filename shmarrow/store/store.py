@@ -628,7 +628,7 @@ class Store(Hinted):
         how = as_put_options(self._owned, overwrite, expire_after)
         with memory.attach(source) as file:
             describe(file)
-            with memory.UnnamedFile(self._publication(name, how, file.size)) as writer:
+            with memory.UnnamedFile(self._publication(self._catalog, name, how, file.size)) as writer:
                 for start in range(0, file.size, _PIECE):
                     writer.write([file.data[start : start + _PIECE]])
                     if progress is not None:
@@ -669,7 +669,7 @@ class Store(Hinted):
         """
         from shmarrow.ipc.draft import Draft
 
-        publication = self._publication(name, as_put_options(self._owned, overwrite, expire_after))
+        publication = self._publication(self._catalog, name, as_put_options(self._owned, overwrite, expire_after))
         return Draft(memory.UnnamedFile(publication), schema, num_rows, bytes, RECORD_BATCH)
 
     def new_file(
@@ -700,7 +700,9 @@ class Store(Hinted):
         """
         from shmarrow.ipc.file.writer import RecordBatchFileWriter
 
-        publication = self._publication(name, as_put_options(self._owned, overwrite, expire_after, protect))
+        publication = self._publication(
+            self._catalog, name, as_put_options(self._owned, overwrite, expire_after, protect)
+        )
         return RecordBatchFileWriter(memory.UnnamedFile(publication), schema, options)
 
     def _put_sharing(
@@ -734,7 +736,7 @@ class Store(Hinted):
         if parts or size is None or size > inline:
             from shmarrow.objects.check import SMALLEST, are_safe
 
-            publication = self._publication(name, how, size or 0, parts)
+            publication = self._publication(catalog, name, how, size or 0, parts)
             with memory.UnnamedFile(publication) as file:
                 for part in encoded.parts:
                     file.write(part)
@@ -746,11 +748,13 @@ class Store(Hinted):
         put_inline(catalog, coded, how, b"".join(chain.from_iterable(encoded.parts)))
         return coded.decode()
 
-    def _publication(self, name: str | None, how: PutOptions, size: int = 0, parts: Sequence[int] = ()) -> Publication:
+    def _publication(
+        self, catalog: Catalog, name: str | None, how: PutOptions, size: int = 0, parts: Sequence[int] = ()
+    ) -> Publication:
         from shmarrow.store.publish import Publication
 
-        catalog = self._catalog
-        catalog.check_writable()
+        if not catalog.writable:
+            catalog.check_writable()
         return Publication(catalog, as_new_name(name), how, size, parts)
 
     # --- more ways to get -------------------------------------------------------------------------------------------

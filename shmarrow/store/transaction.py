@@ -19,7 +19,6 @@ import _thread
 import os
 import struct
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -32,6 +31,7 @@ from shmarrow.memory import link_unnamed
 from shmarrow.store import protocol as p
 from shmarrow.store.control import JOURNAL, JOURNAL_NUMBERS, SEQUENCE
 from shmarrow.store.index import (
+    COVERED,
     FIRST_HASH,
     FIRST_HEAD,
     FIRST_NEXT,
@@ -56,6 +56,7 @@ _SWEPT = 2
 """Removed slots that a commit examines."""
 _LARGEST_FILE = 1 << 62
 _LARGE = 1 << 20
+_ERRORS_IGNORED = suppress(OSError)
 _NONSENSE = (struct.error, ArithmeticError, LookupError, ValueError)
 """Exceptions that invalid numbers in the catalog can cause."""
 
@@ -73,7 +74,7 @@ class NotShared(Exception):
         self.part = part
 
 
-def sole_links(directory: Directory, file: int, allocated: int, parts: range, names: Counter[int]) -> dict[str, int]:
+def sole_links(directory: Directory, file: int, allocated: int, parts: range, names: dict[int, int]) -> dict[str, int]:
     """Return those files of an object that have no other names, and the bytes that count for them.
 
     ``names`` counts the names of files, by inode, that are to go with these, and gets those of this object.
@@ -89,13 +90,13 @@ def sole_links(directory: Directory, file: int, allocated: int, parts: range, na
                 break  # linked in order, and unlinked in reverse: whatever number of parts a slot claims
             sizes[name] = allocated
             continue
-        names[status.st_ino] += 1
-        if names[status.st_ino] >= status.st_nlink:
+        names[status.st_ino] = going = names.get(status.st_ino, 0) + 1
+        if going >= status.st_nlink:
             sizes[name] = status.st_blocks * 512 if part else allocated
     return sizes
 
 
-def bytes_freed(directory: Directory, file: int, allocated: int, parts: int, names: Counter[int]) -> int:
+def bytes_freed(directory: Directory, file: int, allocated: int, parts: int, names: dict[int, int]) -> int:
     """Return the bytes that are free if an object goes that is not attached; ``names`` as for :func:`sole_links`."""
     return sum(sole_links(directory, file, allocated, range(parts + 1), names).values()) if file else allocated
 
@@ -257,6 +258,7 @@ class Transaction:
             self.remove(replaced, told=False)
         self.write(entry, used)
         self._chain(entry.slot, entry.hash)
+        self.catalog.remember(entry, self._slots[entry.slot][0][:COVERED])
         state["objects"] += 1
         state["bytes"] += entry.allocated
         state["puts"] += 1
@@ -282,7 +284,7 @@ class Transaction:
             link = slot + 1
         if self.catalog.settings.durable:
             self.catalog.control.sync()
-        place = self.new_generation(), p.hash_of(name, self.catalog.modulus), 0, len(data), len(slots) * p.SLOT_SIZE
+        place = self.new_generation(), self.hash(name, replaced), 0, len(data), len(slots) * p.SLOT_SIZE
         fields = published, expires, owner, p.LIVE, flags, len(name), link, zlib.crc32(data)
         entry = Entry(*place, *fields, name, slots[0])
         self.insert(entry, replaced, published)
@@ -304,7 +306,7 @@ class Transaction:
         elif not attached:
             freed = self._unlink_later(entry, range(entry.parts + 1))
         else:
-            if sole_links(self.catalog.directory, entry.file, 0, range(1), Counter()):
+            if sole_links(self.catalog.directory, entry.file, 0, range(1), {}):
                 self._unlink_later(entry, range(1))
             freed = 0
         state["objects"] -= 1
@@ -344,6 +346,10 @@ class Transaction:
     def write_header(self, offset: int, data: bytes) -> None:
         """Write bytes at an offset of the header."""
         self._others.append((offset, data))
+
+    def hash(self, name: bytes, replaced: Entry | None) -> int:
+        """Return the hash of a name, which the object that is replaced has, too."""
+        return self.catalog.hash(name) if replaced is None else replaced.hash
 
     def new_generation(self) -> int:
         """Return the generation of the next object."""
@@ -460,7 +466,7 @@ class Transaction:
     def _unlink_later(self, entry: Entry, parts: range) -> int:
         """Let the commit unlink files of an object, of which number 0 is its own; return the bytes that this frees."""
         self.state["removing"], self._parts = entry.file, parts[-1]
-        freed = sole_links(self.catalog.directory, entry.file, entry.allocated, parts, Counter())
+        freed = sole_links(self.catalog.directory, entry.file, entry.allocated, parts, {})
         for name, nbytes in freed.items():
             if nbytes > _LARGE:
                 with suppress(OSError):
@@ -470,8 +476,8 @@ class Transaction:
     def _unlink(self, number: int, parts: int) -> None:
         """Remove the names of an object's files; errors are ignored."""
         for part in range(parts, -1, -1):
-            with suppress(OSError):
-                self.catalog.directory.unlink(file_name(number, part))
+            with _ERRORS_IGNORED:
+                os.unlink(file_name(number, part), dir_fd=self.catalog.directory.fd)
 
     def _unlink_stray(self, number: int) -> None:
         """Remove the files of an object that is not there, unless a damaged header names one that is."""

@@ -174,15 +174,17 @@ def end_of(
     options: IpcWriteOptions,
 ) -> bytes:
     """The bytes that follow the last message of a file."""
-    version = options.metadata_version
+    version, legacy = options.metadata_version, options.use_legacy_format
     size = sum(map(len, chain.from_iterable(metadata.items()))) if metadata else 0
     if len(batches) == 1 and len(dictionaries) <= _FEW and len(encoded.data) + size <= _SHORT:
-        items = metadata and tuple(metadata.items())
-        numbers = chain.from_iterable(chain(batches, dictionaries))
-        footer = _footer_template(encoded, len(dictionaries), items, version).filled(list(numbers))
-    else:
-        footer = _footer(encoded, dictionaries, batches, metadata, version)
-    return b"".join([end_of_stream(options), footer, SIZE.pack(len(footer)), MAGIC])
+        template = _end_template(encoded, len(dictionaries), metadata and tuple(metadata.items()), version, legacy)
+        return template.filled([*chain.from_iterable(chain(batches, dictionaries))])
+    return _after(_footer(encoded, dictionaries, batches, metadata, version), legacy)
+
+
+def _after(footer: bytes, legacy: bool) -> bytes:
+    """The end of the stream, and a footer with its size."""
+    return b"".join([end_of_stream(legacy), footer, SIZE.pack(len(footer)), MAGIC])
 
 
 def _footer(
@@ -200,10 +202,16 @@ def _footer(
 
 
 @lru_cache(256)
-def _footer_template(
-    encoded: EncodedSchema, dictionaries: int, metadata: tuple[tuple[bytes, bytes], ...] | None, version: str
+def _end_template(
+    encoded: EncodedSchema,
+    dictionaries: int,
+    metadata: tuple[tuple[bytes, bytes], ...] | None,
+    version: str,
+    legacy: bool,
 ) -> Template:
-    """A footer template for one batch; its holes are the numbers of the batch's and the dictionaries' blocks."""
+    """The end of a file of one batch; its holes are the numbers of the batch's and the dictionaries' blocks."""
     blocks: list[Block] = [(0, 0, 0)] * dictionaries
-    data = _footer(encoded, blocks, [(0, 0, 0)], dict(metadata or ()), version)
-    return Template(data, footer_holes(Reader(np.frombuffer(data, np.uint8), "a footer").root("Footer")))
+    footer = _footer(encoded, blocks, [(0, 0, 0)], dict(metadata or ()), version)
+    holes = footer_holes(Reader(np.frombuffer(footer, np.uint8), "a footer").root("Footer"))
+    before = len(end_of_stream(legacy))
+    return Template(_after(footer, legacy), [(before + place, each) for place, each in holes])

@@ -33,7 +33,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from shmarrow import memory
 from shmarrow.buffer import Bytes, padded
@@ -41,10 +41,6 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, 
 from shmarrow.ipc.flatbuffers.reader import Reader, TableVector, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.types import FrozenMetadata, Metadata
-
-if TYPE_CHECKING:
-    from shmarrow.ipc.options import IpcWriteOptions
-
 
 _MOST, _MOST_LAYOUTS = 256, 8
 LARGEST = 1 << 13
@@ -205,18 +201,18 @@ def read_prefix(data: Any, offset: int, where: str, limits: Limits = DEFAULT_LIM
     return prefix, size
 
 
-def frame(flatbuffer: bytes | bytearray, options: IpcWriteOptions, start: int = 0) -> bytes:
+def frame(flatbuffer: bytes | bytearray, legacy: bool, start: int = 0) -> bytes:
     """Add prefix and padding to a FlatBuffer at offset ``start``, such that its end is aligned."""
-    prefix = 4 if options.use_legacy_format else 8
+    prefix = 4 if legacy else 8
     total = padded(start + prefix + len(flatbuffer)) - start
     size = _SIZE.pack(total - prefix)
-    head = size if options.use_legacy_format else CONTINUATION + size
+    head = size if legacy else CONTINUATION + size
     return b"".join([head, flatbuffer, bytes(total - prefix - len(flatbuffer))])
 
 
-def end_of_stream(options: IpcWriteOptions) -> bytes:
+def end_of_stream(legacy: bool) -> bytes:
     """The end-of-stream marker."""
-    return bytes(4) if options.use_legacy_format else CONTINUATION + bytes(4)
+    return bytes(4) if legacy else CONTINUATION + bytes(4)
 
 
 # --- messages -----------------------------------------------------------------------------------------------------

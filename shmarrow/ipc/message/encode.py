@@ -63,7 +63,7 @@ def encode_message(
 ) -> bytes:
     """Encode and frame a message without its body."""
     values = message_values(kind, header, body_length, metadata, options.metadata_version)
-    return frame(flatbuf_writer.encode("Message", values), options, start)
+    return frame(flatbuf_writer.encode("Message", values), options.use_legacy_format, start)
 
 
 # --- record batches and dictionaries ----------------------------------------------------------------------------
@@ -98,8 +98,7 @@ def _batch_template(
     for name, values in vectors.items():
         holes.append((table.reader.follow(table.offset_of(name), name) + 4, f"{values.nbytes}s"))
     prefix = 4 if legacy else 8
-    options = IpcWriteOptions(metadata_version=version, use_legacy_format=legacy)
-    return Template(frame(data, options, start), [(prefix + place, each) for place, each in holes])
+    return Template(frame(data, legacy, start), [(prefix + place, each) for place, each in holes])
 
 
 class Body(NamedTuple):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shmarrow import types
-from shmarrow.buffer import Indices
+from shmarrow.buffer import ALIGNMENT, Indices
 from shmarrow.errors import Unsupported
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.builder import Built
@@ -228,11 +228,12 @@ def _name_strings(names: list[str]) -> tuple[bytes, Indices]:
 def schema_message(encoded: EncodedSchema, options: IpcWriteOptions, start: int = 0) -> bytes:
     """Encode and frame a Schema message."""
     make = _message if len(encoded.data) <= _LARGEST else _message.__wrapped__
-    return frame(make(encoded, options.metadata_version), options, start)
+    return make(encoded, options.metadata_version, options.use_legacy_format, start % ALIGNMENT)
 
 
 @lru_cache(_MOST_KNOWN)
-def _message(encoded: EncodedSchema, version: str) -> bytes:
+def _message(encoded: EncodedSchema, version: str, legacy: bool, start: int) -> bytes:
     builder, table = encoded.start()
     values = message_values("Schema", table, 0, None, version)
-    return flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Message", values))
+    data = flatbuf_writer.finish(builder, flatbuf_writer.add_table(builder, "Message", values))
+    return frame(data, legacy, start)

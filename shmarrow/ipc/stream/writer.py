@@ -287,7 +287,7 @@ class RecordBatchStreamWriter(BatchWriter):
         return schema_message(self._encoded, self.options, self._sink.size)
 
     def _end(self) -> bytes:
-        return end_of_stream(self.options)
+        return end_of_stream(self.options.use_legacy_format)
 
 
 def new_stream(

@@ -134,11 +134,10 @@ def _dense_template(
         "strides": np.array(ones, "<i8"),
         "data": np.array((0, 1), _BUFFER),
     }
-    options = IpcWriteOptions(metadata_version=version, use_legacy_format=legacy)
     data = encode("Message", message_values("Tensor", header, 1, wire_metadata(element, metadata), version))
     message = Reader(np.frombuffer(data, np.uint8), "a message").root("Message")
     prefix = 4 if legacy else 8
-    return Template(frame(data, options, start), [(prefix + place, each) for place, each in dense_holes(message)])
+    return Template(frame(data, legacy, start), [(prefix + place, each) for place, each in dense_holes(message)])
 
 
 def encode_dense(
