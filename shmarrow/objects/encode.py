@@ -148,21 +148,37 @@ class _Recorder(Sink):
 def _batch(
     batch: RecordBatch, options: IpcWriteOptions, kind: str = "record_batch", locate: Locate | None = None
 ) -> Encoded:
-    columns = batch.columns
-    for column in columns:
-        if column._children:
-            check_readable(encode_schema(batch.schema, options))
-            break
-    if options.compression is None:
-        encoded = encode_file(batch, columns, options, MARKS[kind], locate)
-        if encoded is not None:
-            pieces, size = encoded
-            return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), columns)
-    return _table(Table(batch.schema, [batch]), options, kind, locate)
+    return _file(batch.schema, batch, options, kind, locate) or _tables(
+        Table(batch.schema, [batch]), options, kind, locate
+    )
 
 
 def _table(table: Table, options: IpcWriteOptions, kind: str = "table", locate: Locate | None = None) -> Encoded:
-    metadata = None if kind == "table" else MARKS[kind]
+    only = _file(table.schema, table.batches[0], options, kind, locate) if len(table.batches) == 1 else None
+    return only or _tables(table, options, kind, locate)
+
+
+def _file(
+    schema: Schema, batch: RecordBatch, options: IpcWriteOptions, kind: str, locate: Locate | None
+) -> Encoded | None:
+    """Encode a batch that is an object by itself; None if it has dictionaries or is compressed."""
+    columns = batch.columns
+    for column in columns:
+        if column._children:
+            check_readable(encode_schema(schema, options))
+            break
+    if options.compression is not None:
+        return None
+    encoded = encode_file(schema, columns, batch.num_rows, batch.metadata, options, MARKS.get(kind), locate)
+    if encoded is None:
+        return None
+    pieces, size = encoded
+    return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), columns)
+
+
+def _tables(table: Table, options: IpcWriteOptions, kind: str, locate: Locate | None) -> Encoded:
+    """Encode batches one by one."""
+    metadata = MARKS.get(kind)
     if any(field.type.fields for field in table.schema.fields):
         check_readable(encode_schema(table.schema, options))
     as_file = _one_dictionary_each(table)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.columns import RecordBatch
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch
 from shmarrow.ipc.file.footer import (
     HEAD,
@@ -33,7 +32,7 @@ from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
 from shmarrow.memory import Sink, open_sink
-from shmarrow.types import Metadata, MetadataLike, SchemaLike, as_metadata
+from shmarrow.types import Metadata, MetadataLike, Schema, SchemaLike, as_metadata
 
 
 class RecordBatchFileWriter(BatchWriter):
@@ -136,21 +135,23 @@ def new_file(
 
 
 def encode_file(
-    batch: RecordBatch,
+    schema: Schema,
     columns: Sequence[Any],
+    num_rows: int,
+    batch_metadata: Metadata | None,
     options: IpcWriteOptions,
     metadata: Metadata | None,
     locate: Locate | None = None,
 ) -> tuple[list[Any], int] | None:
-    """Encode a file of one batch, and its columns: buffers and their total size; None if there are dictionaries.
+    """Encode a file of one batch, which has these columns: buffers and their size; None if there are dictionaries.
 
     The body is not copied.
     """
     if dictionaries_of(columns):
         return None
-    encoded = encode_schema(batch.schema, options)
+    encoded = encode_schema(schema, options)
     head = head_of(encoded, options)
-    message, pieces, body = encode_batch(columns, batch.num_rows, options, batch.metadata, len(head), locate)
+    message, pieces, body = encode_batch(columns, num_rows, options, batch_metadata, len(head), locate)
     end = end_of(encoded, [], [(len(head), len(message), body)], metadata, options)
     return [head, message, *pieces, end], len(head) + len(message) + body + len(end)
 
