@@ -134,7 +134,8 @@ def walk(nodes: Iterable[_Node], children: Callable[[_Node], Iterable[_Node]]) -
     """
     for node in nodes:
         yield node
-        yield from walk(children(node), children)
+        if below := children(node):
+            yield from walk(below, children)
 
 
 def bytes_needed(spec: BufferSpec, type: DataType, slots: int) -> int:

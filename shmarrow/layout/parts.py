@@ -124,7 +124,7 @@ def take_apart(arrays: Iterable[Any], *, trim: bool, dictionaries: bool = False)
     arrays : iterable of Array
         The arrays.
     trim : bool
-        Whether to trim each of them: offset 0, and no bytes beyond those of its slots.
+        Whether to trim each of them, and so its children: offset 0, and no bytes beyond those of its slots.
     dictionaries : bool
         Whether the dictionary of an array follows it.
 
@@ -134,11 +134,9 @@ def take_apart(arrays: Iterable[Any], *, trim: bool, dictionaries: bool = False)
         An array whose ``_buffers`` are its own parts; its children, then its dictionary, come next.
     """
 
-    def kept(array: Any) -> Any:
-        return array.trim() if trim else array
-
-    def below(array: Any) -> Iterator[Any]:
+    def below(array: Any) -> Sequence[Any]:
         dictionary = array._dictionary if dictionaries else None
-        return map(kept, array._children if dictionary is None else (*array._children, dictionary))
+        children: Sequence[Any] = array._children
+        return children if dictionary is None else (*children, dictionary)
 
-    return walk(map(kept, arrays), below)
+    return walk((array.trim() for array in arrays) if trim else arrays, below)

@@ -18,7 +18,7 @@ import os
 import struct
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,23 +27,34 @@ _CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "loongarch64": 98, "ppc64
 """The number of the system call on machines of 64 bits, little-endian."""
 _WAIT, _WAKE = 0, 1
 _TIMESPEC = struct.Struct("qq")
-_EXPECTED = (0, errno.EAGAIN, errno.EINTR, errno.ETIMEDOUT)
 _SHORTEST, _LONGEST, _GROWTH = 0.0005, 0.1, 0.1
 """Shortest and longest pause between two looks without a futex, in seconds; and its ratio to the time waited."""
 
+Call = Callable[[], object]
+
 
 @cache
-def _futex() -> Callable[..., int] | None:
-    """Return a function of address, operation, value and time, which gives 0 or an error number; None without."""
+def _futex() -> Callable[[int, int, bytes | None], Call] | None:
+    """Return a function of address, operation and time, which gives a call that has its arguments; None without."""
     number = _CALLS.get(os.uname().machine) if struct.calcsize("P") == 8 else None
     if number is None:
         return None
     import ctypes  # a slow import
 
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_char_p]
-    call.restype = ctypes.c_long
-    return lambda *arguments: 0 if call(number, *arguments) >= 0 else ctypes.get_errno()
+    # Nothing is converted, and no error is asked for: a process that wakes up has lost its caches. So ask once whether
+    # the call is there, by a wait on a word that has another value.
+    value, word = ctypes.c_uint32(1), ctypes.c_uint32(0)
+    arguments = ctypes.c_long(number), ctypes.byref(word), ctypes.c_int(_WAIT), value, ctypes.c_char_p(None)
+    if ctypes.CDLL(None, use_errno=True).syscall(*arguments) != -1 or ctypes.get_errno() != errno.EAGAIN:
+        return None
+    call = ctypes.CDLL(None).syscall
+    call.restype = None
+
+    def prepared(address: int, operation: int, limit: bytes | None) -> Call:
+        place, what = ctypes.c_void_p(address), ctypes.c_int(operation)
+        return partial(call, arguments[0], place, what, value, ctypes.c_char_p(limit))
+
+    return prepared
 
 
 class Futexes:
@@ -52,13 +63,17 @@ class Futexes:
     Parameters
     ----------
     memory : buffer
-        Shared memory, writable for all but :meth:`pause`; it stays mapped as long as this lives.
+        Shared memory, writable for all but :meth:`sleep`; it stays mapped as long as this lives.
+    size : int
+        Bytes of a word, 4 or 8, of which the kernel looks at the first 4.
     """
 
-    def __init__(self, memory: Any) -> None:
-        array = np.frombuffer(memory, np.uint32)
+    def __init__(self, memory: Any, size: int = 4) -> None:
+        array = np.frombuffer(memory, f"<u{size}")
         self._words: Any = array.data
         self._address = array.ctypes.data
+        self._size = size
+        self._wakes: dict[int, Call] = {}
 
     def arm(self, word: int) -> None:
         """Say that a process waits, before it looks for what it waits for."""
@@ -72,23 +87,24 @@ class Futexes:
         """Wake the process that waits on a word, if one does."""
         if self._words[word]:
             self._words[word] = 0
-            if (futex := _futex()) is not None:
-                futex(self._address + 4 * word, _WAKE, 1, None)
+            wake = self._wakes.get(word)
+            if wake is None:
+                wake = self._wakes[word] = self._call(word, _WAKE, None) or int
+            wake()
 
-    def wait(self, word: int, seconds: float, waited: float) -> None:
-        """Sleep while a word is 1, at most ``seconds``; may return earlier, such as after a signal.
+    def sleep(self, word: int, seconds: float, waited: float) -> Call:
+        """Return a call that sleeps while a word is 1, at most ``seconds``; while this object lives.
 
-        Signal handlers run, and may raise. Without futexes, this is a pause that grows with the seconds that the caller
-        has already ``waited``.
+        It may return earlier, such as after a signal, whose handler runs, and may raise. Without futexes, it is a pause
+        that grows with the seconds that the caller has already ``waited``.
         """
-        futex = _futex()
-        if futex is None:
-            pause(seconds, waited)
-            return
         whole = int(seconds)
         limit = _TIMESPEC.pack(whole, int((seconds - whole) * 1e9))
-        if futex(self._address + 4 * word, _WAIT, 1, limit) not in _EXPECTED:
-            pause(seconds, waited)
+        return self._call(word, _WAIT, limit) or partial(pause, seconds, waited)
+
+    def _call(self, word: int, operation: int, limit: bytes | None) -> Call | None:
+        futex = _futex()
+        return None if futex is None else futex(self._address + self._size * word, operation, limit)
 
 
 def pause(seconds: float, waited: float) -> None:
@@ -97,7 +113,7 @@ def pause(seconds: float, waited: float) -> None:
 
 
 class Wait:
-    """A wait of limited time: its owner looks, calls :meth:`sleep`, and looks again.
+    """A wait of limited time: its owner looks, makes the call that :meth:`sleep` returns, and looks again.
 
     Parameters
     ----------
@@ -114,17 +130,13 @@ class Wait:
         """Seconds since the wait began."""
         return time.monotonic() - self._began
 
-    def sleep(self, futexes: Futexes, word: int, longest: float) -> bool:
-        """Sleep while a word is 1, or for ``longest`` seconds, or until the time is over; False if it was over before.
+    def sleep(self, futexes: Futexes, word: int, longest: float) -> Call | None:
+        """Return a call that sleeps while a word is 1, at most ``longest`` seconds or until the time is over.
 
-        A word below 0 is none: the sleep is a pause that grows with the wait.
+        A word below 0 is none: the sleep is a pause that grows with the wait. None if the time is over already.
         """
         now = time.monotonic()
-        left = min(longest, self._end - now)
+        left, waited = min(longest, self._end - now), now - self._began
         if left <= 0:
-            return False
-        if word < 0:
-            pause(left, now - self._began)
-        else:
-            futexes.wait(word, left, now - self._began)
-        return True
+            return None
+        return partial(pause, left, waited) if word < 0 else futexes.sleep(word, left, waited)

@@ -217,6 +217,10 @@ class Exclusive:
     def fence(self) -> None:
         """Order what this thread wrote before all that it reads after, for all who call it on this file.
 
-        It takes the kernel's lock of the file's list of locks, which puts the calls in an order, on any processor.
+        On x86, locking anything does. Elsewhere, this takes the kernel's lock of the file's list of locks, which puts
+        the calls in an order.
         """
-        fcntl.fcntl(self.fd, self._get, _FENCE)
+        if ORDERED:
+            _thread.allocate_lock().acquire()  # a lock of its own, as a signal handler may come in between
+        else:
+            fcntl.fcntl(self.fd, self._get, _FENCE)

@@ -63,7 +63,7 @@ class RingFile:
     locks : Exclusive
         The bytes that are locked here. Its descriptor is -1 after :meth:`close`.
     futexes : Futexes
-        The words on which processes wait; the index is twice that of the word.
+        The words on which processes wait.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class RingFile:
             data[start : start + geometry.stride] for start in range(geometry.first, geometry.size, geometry.stride)
         ]
         self.words: Any = pages[: p.CONTROL_SIZE].data.cast("Q")
-        self.futexes = Futexes(self.words)
+        self.futexes = Futexes(self.words, 8)
         self.sequences: Any = self.words[p.SEQUENCES : p.SEQUENCES + geometry.slots]
         self.entries = range(p.ENTRIES, p.ENTRIES + p.ENTRY * geometry.entries, p.ENTRY)
         self.columns = [self.words[p.ENTRIES + word : self.entries.stop : p.ENTRY] for word in range(p.ENTRY)]
@@ -134,7 +134,7 @@ class RingFile:
         """End the ring for its readers, and remove its name; with the writer's lock."""
         self.words[p.CLOSED] = 1
         for entry in self.entries:
-            self.wake(entry + p.WAITS)
+            self.futexes.wake(entry + p.WAITS)
         if self.is_named:  # at last: who is killed before has a successor, which does the rest
             try:
                 os.unlink(self.path)
@@ -158,12 +158,6 @@ class RingFile:
                 words[entry + p.OPEN] = 1  # at last: from here on, others see that the reader is open
                 return entry
         return 0
-
-    # --- both ---
-
-    def wake(self, place: int) -> None:
-        """Wake the process that waits, if the word of a place says so."""
-        self.futexes.wake(2 * place)
 
 
 _OPEN: weakref.WeakSet[RingFile] = weakref.WeakSet()
@@ -282,7 +276,7 @@ def _locks_of(fd: int, flags: int, name: str) -> Exclusive:
         try:
             lack = "locks of open files (F_OFD_SETLK)"
             locks = Exclusive(again, of_file=True)
-            locks.fence()
+            locks.is_locked(p.WRITER_LOCK)
             return locks
         except BaseException:
             os.close(again)

@@ -139,7 +139,7 @@ class BatchFrames:
         self.size = self._start + self._plan.size
         if self.size > _MOST:
             raise LimitExceeded(f"expected frames of at most {_MOST} bytes, found {self.size}")
-        self._reader = Reader(BATCH, np.frombuffer(self.head, U1), "the schema of the ring")
+        self._reader = Reader(BATCH, np.frombuffer(self.head, U1), "the ring")
         self._views: dict[int, RecordBatch] = {}
 
     def _make_room(self, field: Field, column: Any) -> None:
@@ -233,7 +233,7 @@ class BatchFrames:
         views = self._views.get(slot)
         if views is None:
             memory[: self._start] = np.frombuffer(self.metadata(self.rows, self.filled), U1)
-            views = self._views[slot] = self._reader(memory, "a slot", slot)
+            views = self._views[slot] = self._reader(memory, slot)
         return Slot(self, memory, views, rows)
 
     def _too_many(self, rows: int) -> LimitExceeded:
@@ -384,6 +384,15 @@ class TensorFrames:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
+class _Known(NamedTuple):
+    """A slot that was opened: the place of its metadata, what they were, the next frame that has these, and columns."""
+
+    head: memoryview
+    metadata: bytes
+    frame: Any
+    columns: dict[int, Any]
+
+
 class Reader:
     """Opens the frames in slots.
 
@@ -394,7 +403,7 @@ class Reader:
     head : uint8 ndarray
         The message that describes all of them; copied.
     where : str
-        Describes it in errors.
+        Describes the ring in errors.
     """
 
     def __init__(self, kind: int, head: Bytes, where: str) -> None:
@@ -402,21 +411,18 @@ class Reader:
         self._in_place = [] if self._schema is None else list(map(_is_in_place, self._schema))
         self._is_ndarray = kind == NDARRAY
         self._are_days = False
-        self._known: dict[int, tuple[bytes, Any]] = {}
+        self._what = where
+        self._known: dict[int, _Known] = {}
 
-    def __call__(self, memory: Bytes, where: str, slot: int) -> Any:
+    def __call__(self, memory: Bytes, slot: int) -> Any:
         """Open the frame in a slot: a tensor, an ndarray, or a batch whose columns are built and checked on access."""
         known = self._known.get(slot)
-        if known is None or memory[: len(known[0])].tobytes() != known[0]:
-            known = self._known[slot] = self._open(memory, where)
-        frame = known[1]
-        if self._schema is None:
-            return frame.astype(_DAYS) if self._are_days else frame
-        batch = RecordBatch(self._schema, frame.num_rows, source=frame._source)
-        batch._columns.update(frame._columns)
-        return batch
+        if known is None or known.head.tobytes() != known.metadata:
+            known = self._known[slot] = self._opened(memory, f"slot {slot} of {self._what}")
+        frame = known.frame
+        return frame.astype(_DAYS) if self._are_days else frame
 
-    def _open(self, memory: Bytes, where: str) -> tuple[bytes, Any]:
+    def _opened(self, memory: Bytes, where: str) -> _Known:
         size = 8 + int.from_bytes(memory[4:8].tobytes(), "little")
         data = memory[:size].copy()
         parse: Callable[..., Any] = read_header if self._schema is None else read_message
@@ -425,29 +431,33 @@ class Reader:
             raise InvalidData(f"{where}: expected a message of at most {len(memory)} bytes")
         message, body = located.message, memory[located.body : located.end]
         if self._schema is not None:
-            return data.tobytes(), open_batch(message, body, self._schema, {}, where, DEFAULT_LIMITS)
-        if not isinstance(message, DenseHeader):
+            frame: Any = open_batch(message, body, self._schema, {}, where, DEFAULT_LIMITS)
+        elif isinstance(message, DenseHeader):
+            frame = message.over(body)
+        else:
             raise InvalidData(f"{where}: expected a Tensor message")
-        tensor = message.over(body)
-        if not self._is_ndarray:
-            return data.tobytes(), tensor
-        self._are_days = isinstance(tensor._element.type, DateType)
-        return data.tobytes(), tensor.to_numpy()
+        if self._is_ndarray:
+            self._are_days = isinstance(frame._element.type, DateType)
+            frame = frame.to_numpy()
+        return _Known(memory[:size].data, data.tobytes(), frame, {})
 
     def release(self, frame: Any, slot: int) -> None:
         """Make a batch refuse to build columns, as its slot is about to be overwritten; a tensor is its memory.
 
-        Columns of numbers without nulls are kept for the next batch in the slot: they are the same memory.
+        The batch of the next frame in the slot is made now, while nobody waits for it. It has the columns of numbers
+        without nulls, as they are the same memory.
         """
         if not isinstance(frame, RecordBatch):
             return
-        known, columns = (
-            self._known.get(slot, (b"", None))[1],
-            frame._columns,
-        )
-        if known is not None and frame._source is known._source and len(columns) > len(known._columns):
-            numbers = {i: each for i, each in columns.items() if self._in_place[i] and not _has_nulls(each)}
-            known._columns.update(numbers)
+        known = self._known.get(slot)
+        if known is not None and known.frame is frame:
+            kept = known.columns
+            for i, column in frame._columns.items():
+                if i not in kept and self._in_place[i] and not _has_nulls(column):
+                    kept[i] = column
+            following = RecordBatch(frame._schema, frame.num_rows, source=frame._source)
+            following._columns = kept.copy()
+            self._known[slot] = known._replace(frame=following)
         frame._source, frame._columns = _RELEASED, {}
 
 

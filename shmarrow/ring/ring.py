@@ -235,7 +235,6 @@ class Ring(Hinted):
                 f"the ring {file.name!r} has the policy {self._policy!r}, which its writer gave; expected {policy!r}"
             )
         what = f"the ring {file.name!r}"
-        self._where = [f"slot {slot} of {what}" for slot in range(self._count)]
         self._open = Reader(file.geometry.kind, file.head, what)
         self._entry = file.claim()
         if not self._entry:
@@ -315,38 +314,31 @@ class Ring(Hinted):
             raise InvalidArgument(f"another frame of the ring {self.name!r} is being written: publish that one first")
         self._writing = True
         try:
-            return self._awaited_slot()
+            slot: int = self._awaited(self._free_slot, p.WRITER_WAITS)
+            return slot
         except BaseException:
             self._writing = False
             raise
-
-    def _awaited_slot(self) -> int:
-        wait = None
-        while (slot := self._do(self._free_slot)) is None:
-            wait = wait or Wait(self._timeout)
-            self._pause(p.WRITER_WAITS, wait, self._has_free)
-        return slot
-
-    def _has_free(self) -> bool:
-        slot = (self._words[NEWEST] + 1) % self._count
-        return not (self._all and self._is_needed(slot))
 
     def _free_slot(self) -> int | None:
         """Take the next slot after the newest frame's that no reader needs; None if there is none yet.
 
         With the policy ``"all"``, that is the one after it or none, so frame ``n + 1`` follows frame ``n``.
         """
-        file, newest, count = self._file, self._words[NEWEST], self._count
-        for step in range(1, 2 if self._all else count + 1):  # the newest frame last: readers may want it
-            slot = (newest + step) % count
-            if self._is_needed(slot):
-                continue
-            number, file.sequences[slot] = file.sequences[slot], 0
-            file.locks.fence()
-            if not self._is_needed(slot):
-                return slot
-            file.sequences[slot] = number
-        return None
+        file, words, count = self._file, self._words, self._count
+        while True:
+            newest = words[NEWEST]
+            for step in range(1, 2 if self._all else count + 1):  # the newest frame last: readers may want it
+                slot = (newest + step) % count
+                if self._is_needed(slot):
+                    continue
+                number, file.sequences[slot] = file.sequences[slot], 0
+                file.locks.fence()
+                if not self._is_needed(slot):
+                    return slot
+                file.sequences[slot] = number
+            if self._all and self._asked(p.WRITER_WAITS):
+                return None
 
     def _is_needed(self, slot: int) -> bool:
         """Whether a living reader holds a slot, or with the policy ``"all"`` has yet to take the frame in it."""
@@ -370,7 +362,7 @@ class Ring(Hinted):
             file.locks.fence()
         words[NEWEST] = newest
         for entry in compress(file.entries, file.columns[WAITS].tolist()):
-            file.wake(entry + WAITS)
+            file.futexes.wake(entry + WAITS)
 
     # --- readers ---
 
@@ -401,10 +393,7 @@ class Ring(Hinted):
         InvalidData
             If the message in the slot is invalid.
         """
-        wait = None
-        while (frame := self._do(self._take)) is None:
-            wait = wait or Wait(self._timeout)
-            self._wait(wait)
+        frame = self._awaited(self._take, self._entry + WAITS)
         if frame is _ENDED:
             raise StopIteration
         return frame
@@ -417,7 +406,7 @@ class Ring(Hinted):
 
         wait = Wait(self._timeout)
         while (frame := self._do(self._take)) is None:
-            await asyncio.to_thread(self._wait, wait)
+            await asyncio.to_thread(self._sleep(wait, self._entry + WAITS))
         if frame is _ENDED:
             raise StopAsyncIteration
         return frame
@@ -427,30 +416,33 @@ class Ring(Hinted):
         if not self._entry:
             self._check(writes=False)
         words, held, taken = self._words, self._held, self._taken
-        none_yet = _ENDED if words[CLOSED] else None  # before it looks for a frame, as the last one may come now
         if words[held]:
             self._release()
         while True:
+            closed = words[CLOSED]  # before it looks for a frame, as the last one may come now
             word = words[NEWEST]
             number, slot = divmod(word, self._count)
-            if number <= taken:
-                return none_yet
-            if self._all and number > taken + 1:
-                slot = (slot - (number - taken - 1)) % self._count  # they follow each other
-                number = taken + 1
-            words[held] = slot + 1
-            self._file.locks.fence()
-            if words[SEQUENCES + slot] == number:
-                break
-            words[held] = 0
-            if self._all:
-                raise InvalidData(f"the ring {self.name!r} is damaged: frame {number} is not in slot {slot}")
-            if words[NEWEST] == word:  # the writer had no other slot for the next frame
-                return none_yet
+            if number > taken:
+                if self._all and number > taken + 1:
+                    slot = (slot - (number - taken - 1)) % self._count  # they follow each other
+                    number = taken + 1
+                words[held] = slot + 1
+                self._file.locks.fence()
+                if words[SEQUENCES + slot] == number:
+                    break
+                words[held] = 0
+                if self._all:
+                    raise InvalidData(f"the ring {self.name!r} is damaged: frame {number} is not in slot {slot}")
+                if words[NEWEST] != word:
+                    continue  # else the writer had no other slot for the next frame
+            if closed:
+                return _ENDED
+            if self._asked(self._entry + WAITS):
+                return None
         if number > taken + 1:
             words[self._entry + MISSED] = words[self._entry + MISSED] + number - taken - 1 & _LARGEST
         self._taken = words[self._entry + TAKEN] = number
-        self._current = self._open(self._file.slots[slot], self._where[slot], slot)
+        self._current = self._open(self._file.slots[slot], slot)
         return self._current
 
     def _release(self) -> None:
@@ -462,15 +454,7 @@ class Ring(Hinted):
                 self._open.release(current, held - 1)
             self._words[self._held] = 0
             if self._all:
-                self._file.wake(p.WRITER_WAITS)
-
-    def _wait(self, wait: Wait) -> None:
-        self._pause(self._entry + WAITS, wait, self._has_next)
-
-    def _has_next(self) -> bool:
-        number, slot = divmod(self._words[NEWEST], self._count)
-        is_there = self._words[SEQUENCES + slot] == number  # or the writer had no other slot for the next frame
-        return bool((number > self._taken and is_there) or self._words[CLOSED])
+                self._file.futexes.wake(p.WRITER_WAITS)
 
     # --- both ---
 
@@ -500,22 +484,36 @@ class Ring(Hinted):
             if self._closed:
                 self._end()
 
-    def _pause(self, place: int, wait: Wait, ready: Callable[[], bool]) -> None:
-        """Sleep until the word of a place is 0, or for a while, unless ``ready()``.
+    def _awaited(self, step: Callable[[], T | None], place: int) -> T:
+        """Do a step until it gives something; between, sleep at the place at which it has asked to be woken.
+
+        Little is left to do after a sleep: a process that wakes up has lost its caches.
 
         Raises
         ------
         TimedOut
             If the time is over.
         """
-        if not self._do(self._arm, place, ready) and not wait.sleep(self._file.futexes, 2 * place, _RECHECK):
-            raise self._do(self._timed_out)
+        wait = None
+        while (found := self._do(step)) is None:
+            wait = wait or Wait(self._timeout)
+            self._sleep(wait, place)()
+        return found
 
-    def _arm(self, place: int, ready: Callable[[], bool]) -> bool:
-        """Ask to be woken at a place; whether that is not needed."""
-        self._file.futexes.arm(2 * place)
+    def _sleep(self, wait: Wait, place: int) -> Callable[[], object]:
+        """Return a call that sleeps until the word of a place is 0, or for a while; TimedOut if the time is over."""
+        sleep = wait.sleep(self._file.futexes, place, _RECHECK)
+        if sleep is None:
+            raise self._do(self._timed_out)
+        return sleep
+
+    def _asked(self, place: int) -> bool:
+        """Ask to be woken at a place; whether that was done before this process looked for the last time."""
+        if self._words[place]:
+            return True
+        self._words[place] = 1
         self._file.locks.fence()
-        return ready()
+        return False
 
     def _timed_out(self) -> TimedOut:
         state = state_of(self._file)
@@ -569,11 +567,11 @@ class Ring(Hinted):
                 if entry:
                     self._release()
                     self._words[entry + p.PROCESS] = 0
-                    file.wake(entry + WAITS)  # another thread may wait
+                    file.futexes.wake(entry + WAITS)  # another thread may wait
                 else:
                     file.end()
                 if self._all:
-                    file.wake(p.WRITER_WAITS)
+                    file.futexes.wake(p.WRITER_WAITS)
             finally:
                 file.close()
 

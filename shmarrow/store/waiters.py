@@ -150,16 +150,19 @@ class Waiting(Wait):
         """
         waiters, index = self._waiters, self.index
         if prefix == self._prefix and (index < 0 or waiters.has(index)):
-            more = self.sleep(waiters.futexes, -1 if index < 0 else word_of(index), longest)
+            sleep = self.sleep(waiters.futexes, -1 if index < 0 else word_of(index), longest)
+            if sleep is None:
+                return False
+            sleep()
         else:
             if index < 0 or not waiters.has(index):
                 waiters.claim(self)
             if self.index >= 0:
                 waiters.tell(self.index, prefix)
-            self._prefix, more = prefix, True
+            self._prefix = prefix
         if self.index >= 0:
             waiters.futexes.arm(word_of(self.index))
-        return more
+        return True
 
     def __enter__(self) -> Self:
         return self

@@ -37,7 +37,9 @@ def sleeps_until_woken(futexes: Futexes) -> Callable[[], None]:
     def sleep() -> None:
         wait = Wait(60)
         futexes.arm(WORD)
-        assert wait.sleep(futexes, WORD, 60)
+        sleep_now = wait.sleep(futexes, WORD, 60)
+        assert sleep_now
+        sleep_now()
         assert wait.waited < 50
 
     return sleep
@@ -76,17 +78,19 @@ def test_processes_that_map_a_file_wake_each_other(path: str) -> None:
 def test_a_wake_before_the_sleep_is_not_lost(futexes: Futexes) -> None:
     futexes.arm(WORD)
     futexes.wake(WORD)
-    sleeping = Wait(None)
-    assert sleeping.sleep(futexes, WORD, 600)
-    assert sleeping.waited < 60
+    wait = Wait(None)
+    sleep = wait.sleep(futexes, WORD, 600)
+    assert sleep
+    sleep()
+    assert wait.waited < 60
 
 
 def test_a_sleep_ends_with_its_time(futexes: Futexes) -> None:
     for word in (WORD, -1):
         futexes.arm(WORD)
         wait = Wait(0.1)
-        while wait.sleep(futexes, word, 600):
-            pass
+        while sleep := wait.sleep(futexes, word, 600):
+            sleep()
         assert wait.waited >= 0.1
         assert not wait.sleep(futexes, word, 600)
 
@@ -105,7 +109,7 @@ def test_on_other_machines_there_are_pauses() -> None:
         "os.uname = lambda: namedtuple('uname', 'machine')('sparc')\n"
         "from shmarrow.memory.futex import *\n"
         "futexes = Futexes(mmap.mmap(-1, 4096)); futexes.arm(0)\n"
-        "before = time.monotonic(); futexes.wait(0, 1e9, 100); assert time.monotonic() - before >= 0.1\n"
+        "before = time.monotonic(); futexes.sleep(0, 1e9, 100)(); assert time.monotonic() - before >= 0.1\n"
         "futexes.wake(0)\n"
     )
     subprocess.run([sys.executable, "-c", source], check=True)
@@ -131,7 +135,7 @@ def test_signal_handlers_run_and_may_raise(futexes: Futexes, handler: Any, sent:
         os.write(write, b".")
         futexes.arm(WORD)
         with pytest.raises((Raised, KeyboardInterrupt)):
-            futexes.wait(WORD, 600, 0)
+            futexes.sleep(WORD, 600, 0)()
 
     child = forked(sleep)
     with killed_at_end([child]):
@@ -145,7 +149,7 @@ def test_signal_handlers_run_and_may_raise(futexes: Futexes, handler: Any, sent:
 def test_other_threads_go_on(futexes: Futexes) -> None:
     reached = threading.Event()
     futexes.arm(WORD)
-    thread = threading.Thread(target=lambda: (reached.set(), futexes.wait(WORD, 60, 0)))
+    thread = threading.Thread(target=lambda: (reached.set(), futexes.sleep(WORD, 60, 0)()))
     thread.start()
     assert reached.wait(60)
     futexes.wake(WORD)
