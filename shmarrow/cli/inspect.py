@@ -33,8 +33,9 @@ from shmarrow.cli.command import (
     progress_line,
     render,
 )
+from shmarrow.cli.many import Surveyed, many_sources, report, survey
 from shmarrow.cli.rows import as_json
-from shmarrow.cli.targets import ROWS, Surveyed, many_sources, open_bytes, report, survey
+from shmarrow.cli.targets import ROWS, open_bytes
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError, counted, printable
 from shmarrow.ipc.contents import KINDS, contents

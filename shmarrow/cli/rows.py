@@ -28,7 +28,8 @@ import numpy as np
 
 import shmarrow as sa
 from shmarrow.cli.command import COLUMNS, MEMORY, TARGETS, argument, clipped, command, render, whole
-from shmarrow.cli.targets import many_sources, open_rows, report, survey
+from shmarrow.cli.many import many_sources, report, survey
+from shmarrow.cli.targets import open_rows
 from shmarrow.errors import Part, counted, part_text, printable, renumbered
 
 NULL = "\\N"

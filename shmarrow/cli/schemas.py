@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from shmarrow.cli.command import COLUMNS, TARGETS, Table, argument, clipped, command, render
-from shmarrow.cli.targets import ROWS, many_sources, open_target, report, rows_of, scan_of, survey
+from shmarrow.cli.many import many_sources, report, scan_of, survey
+from shmarrow.cli.targets import ROWS, open_target, rows_of
 from shmarrow.errors import printable
 from shmarrow.types import storage_of
 from shmarrow.types.schema import difference

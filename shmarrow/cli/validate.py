@@ -29,8 +29,9 @@ from shmarrow.cli.command import (
     shell_hint,
     whole,
 )
+from shmarrow.cli.many import many_sources, named
 from shmarrow.cli.rows import within
-from shmarrow.cli.targets import many_sources, named, open_bytes
+from shmarrow.cli.targets import open_bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, ShmarrowError, Unsupported, counted, printable
 from shmarrow.ipc.file.footer import HEAD
 from shmarrow.ipc.file.reader import RecordBatchFileReader

@@ -2,7 +2,7 @@
 """Many files as one table.
 
 ``sources`` finds, recognizes and opens files and objects, and makes columns of the names of directories;
-``filters`` chooses rows, and what may have them; ``one_table`` is the whole.
+``filters`` chooses rows, and what may have them; ``fitting`` brings batches to one schema; ``one_table`` is the whole.
 """
 
 from typing import TYPE_CHECKING

@@ -31,7 +31,6 @@ from shmarrow.errors import (
     IndexOutOfRange,
     InvalidArgument,
     InvalidData,
-    InvalidType,
     Limits,
     ObjectNotFound,
     ShmarrowError,
@@ -43,14 +42,14 @@ from shmarrow.errors import (
 )
 from shmarrow.habits import Hinted
 from shmarrow.ipc import RecordBatchFileReader
-from shmarrow.layout import Array, nulls
+from shmarrow.layout import Array
 from shmarrow.layout.order import plain_type
 from shmarrow.memory.mappings import SMALL
 from shmarrow.scans.filters import Bounds, Filter, columns_of, matching, parse, possible
+from shmarrow.scans.fitting import Fit, fitting
 from shmarrow.scans.keys import key_values
 from shmarrow.scans.sources import Fragment, find_arrow, open_fragment, version_of
-from shmarrow.types import DataType, Field, NullType, Schema
-from shmarrow.types.base import OTHER_VALUES, names_other_values
+from shmarrow.types import DataType, Field, Schema
 from shmarrow.types.schema import with_nulls
 
 if TYPE_CHECKING:
@@ -59,11 +58,9 @@ if TYPE_CHECKING:
 
     from shmarrow.interchange.write import Written
 
-Fit = Callable[[RecordBatch], RecordBatch]
 _LEAST_SPLIT = 1 << 20
 _NO_ROWS = Table(Schema([]), [])
 """What is read of a source that is left out."""
-_NULLABLE = "schema= can make it nullable"
 
 
 def scan(
@@ -480,38 +477,15 @@ class Scan(Hinted):
             self._first = found  # from the second on, files of one schema share it, and it need not be compared again
         if same and not self._keys and columns == range(len(found)):
             return lambda batch: batch._with_schema(schema)
-        places: list[int] = []
-        special: dict[int, Callable[[RecordBatch], Array]] = {}
-        for to, (i, wanted) in enumerate(zip(columns, schema, strict=True)):
-            place = -1 if i in self._keys else i if same else self._place(found, i, wanted)
-            if place >= 0 and names_other_values(found.field(place), wanted):
-                where = [(str(self._fragments[number]),), ("column", wanted.name)]
-                raise InvalidType(f"the column is {OTHER_VALUES} than in the first source", where=where, hint=_AS_TEXT)
-            places.append(place)
-            if i in self._keys:
-                special[to] = _constant(self._keys[i].slice(number, 1), wanted)
-            elif place < 0:
-                special[to] = _missing(wanted)
-            elif not same and (
-                found.field(place).type != wanted.type or (wanted.required and found.field(place).nullable)
-            ):
-                special[to] = _cast(place, wanted)
-                places[to] = -1
-        name = str(self._fragments[number])
+        keys = {to: self._keys[i].slice(number, 1) for to, i in enumerate(columns) if i in self._keys}
+        places = [-1 if to in keys else i if same else self._place(found, i) for to, i in enumerate(columns)]
+        return fitting(str(self._fragments[number]), found, places, schema, keys)
 
-        def fit(batch: RecordBatch) -> RecordBatch:
-            new = {}
-            for to, column in special.items():
-                with at(name), at("column", schema.field(to).name):
-                    new[to] = column(batch)
-            return batch._arranged(schema, places, new)
-
-        return fit
-
-    def _place(self, found: Schema, i: int, field: Field) -> int:
+    def _place(self, found: Schema, i: int) -> int:
         """The position of a column of the scan in a source; -1 if it lacks it."""
+        name = self._full.field(i).name
         try:
-            return found.index_of(field.name) if field.name in found else -1
+            return found.index_of(name) if name in found else -1
         except FieldNotFound:  # several columns of a name are those at the same positions, where all names are the same
             if found.names != self._full.names:
                 raise
@@ -662,41 +636,3 @@ def _rows(batch: RecordBatch, rows: Indices) -> RecordBatch:
     if int(rows[-1]) - int(rows[0]) == len(rows) - 1:
         return batch.slice(int(rows[0]), len(rows))
     return batch._rows(rows, None)
-
-
-def _constant(value: Array, field: Field) -> Callable[[RecordBatch], Array]:
-    def column(batch: RecordBatch) -> Array:
-        if field.required and batch.num_rows and value.null_count:
-            raise InvalidData("the directory has no value for it, and it must not be null", hint=_NULLABLE)
-        return value._take(np.zeros(batch.num_rows, np.int64))
-
-    return column
-
-
-def _missing(field: Field) -> Callable[[RecordBatch], Array]:
-    def column(batch: RecordBatch) -> Array:
-        if field.required and batch.num_rows:
-            raise InvalidData("the source lacks it, and it must not be null", hint=_NULLABLE)
-        return nulls(batch.num_rows, field.type)
-
-    return column
-
-
-_AS_TEXT = "scan(schema=) with this column as string, or as a dictionary without metadata, reads all of them"
-
-
-def _cast(place: int, field: Field) -> Callable[[RecordBatch], Array]:
-    def column(batch: RecordBatch) -> Array:
-        try:
-            made = batch.column(place).cast(field.type)
-        except InvalidType as error:
-            if isinstance(field.type, NullType):
-                error.hint = (
-                    "all values of the first source are null, which gives the column no type: name one by schema="
-                )
-            raise
-        if field.required and made.null_count:
-            raise InvalidData(f"expected no null, found {counted(made.null_count, 'null')}")
-        return made
-
-    return column

@@ -57,7 +57,6 @@ from shmarrow.scans.keys import Keys, keys_of
 from shmarrow.store.protocol import CONTROL
 
 if TYPE_CHECKING:
-    from shmarrow.memory import Segment
     from shmarrow.store import Store
     from shmarrow.types import Schema
 
@@ -96,7 +95,7 @@ class Fragment(NamedTuple):
         """Map a file, or read one of up to ``small`` bytes; map an object, and pin it unless ``attach`` is False."""
         if self.store is None:
             return open_source(self.where, survive=self.survive, small=small)
-        source = open_source(self.store.attach(self.where) if attach else _looked_at(self.store, self.where))
+        source = open_source(self.store.attach(self.where, use=attach))
         source.name = str(self)
         return source
 
@@ -104,16 +103,6 @@ class Fragment(NamedTuple):
         if self.store is not None:
             return f"{self.store.name}/{self.where}"
         return self.where if isinstance(self.where, str) else repr(self.where).partition("\n")[0]
-
-
-def _looked_at(store: Store, name: str) -> Segment:
-    from shmarrow.store.arguments import as_name
-    from shmarrow.store.attach import attach_entry
-
-    found = attach_entry(store._catalog, as_name(name), use=False)
-    if found is None:
-        raise store._missing([name])
-    return found
 
 
 # --- finding ------------------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 from shmarrow.errors import InvalidData, ObjectNotFound, ShmarrowError, StorageError
 from shmarrow.memory import Location
 from shmarrow.store import Store
-from shmarrow.store.attach import is_trusted
 from shmarrow.store.directory import locate
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -195,7 +194,7 @@ def _described(store: Store, owner: int) -> AppStore:
 def _check_private(store: Store, user: int) -> None:
     """Refuse a store from which code could be run that others wrote: unpickling a value runs what is in it."""
     owner = os.stat(store.path).st_uid
-    who = "" if is_trusted(store._catalog) else "may be written to by other users"
+    who = "" if store.is_private else "may be written to by other users"
     who = who if owner in (user, 0) else f"belongs to user {owner}"
     if who:
         raise StorageError(
@@ -245,6 +244,6 @@ def _kept(key: AppStore, store: Store) -> Store:
 
 def _exists(store: Store) -> bool:
     try:
-        return store._catalog.exists
+        return store.exists
     except (OSError, ShmarrowError):  # closed, as by a forked child that closed all descriptors
         return False

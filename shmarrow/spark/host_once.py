@@ -25,7 +25,7 @@ from shmarrow.spark.app_store import AppStore, driver_store, executor_store, in_
 from shmarrow.spark.delivery import explaining_limits
 from shmarrow.spark.values import MISSING, as_given, as_name, as_stored, cache, cached, drop
 from shmarrow.store import Store
-from shmarrow.store.attach import StoredSegment, live
+from shmarrow.store.attach import StoredSegment
 
 if TYPE_CHECKING:
     from shmarrow.memory import Location
@@ -124,7 +124,7 @@ class Once:
             assert isinstance(segment, StoredSegment)
             generation = segment.entry.generation
             value = as_given(decode(segment))
-        return cache(name, value, partial(_is_there, store, name.encode(), generation))
+        return cache(name, value, lambda: store.generation(name) == generation)
 
     def _compute(self) -> Any:
         return as_stored(self._function())
@@ -147,11 +147,6 @@ class Once:
 
     def __repr__(self) -> str:
         return f"<Once {self.name!r}>"
-
-
-def _is_there(store: Store, name: bytes, generation: int) -> bool:
-    found = live(store._catalog, name)
-    return found is not None and found.generation == generation
 
 
 def _application(store: AppStore) -> str:

@@ -206,7 +206,7 @@ class Store(Hinted):
         protect : bool
             Never evict it before it expires or its owner has ended.
         if_generation : int, optional
-            Replace the object only if it has this generation, as returned by :meth:`info`; implies ``overwrite``. 0
+            Replace the object only if it has this number, as :meth:`generation` tells; implies ``overwrite``. 0
             requires that the name is free.
         reuse : bool
             Share the buffers of rows that are views of other objects of this store instead of copying them: of columns
@@ -397,10 +397,8 @@ class Store(Hinted):
         from shmarrow.objects.decode import describe
         from shmarrow.store.info import object_info
 
-        segment = attach_entry(self._catalog, as_name(name), use=False)
-        if segment is None:
-            raise self._missing([name])
-        with segment:
+        with self.attach(name, use=False) as segment:
+            assert isinstance(segment, StoredSegment)
             return object_info(self._catalog, segment.entry, describe(segment))
 
     def stats(self) -> Stats:
@@ -759,9 +757,25 @@ class Store(Hinted):
 
     # --- more ways to get -------------------------------------------------------------------------------------------
 
-    def attach(self, name: str, *, timeout: float | None = 0) -> Segment:
-        """Map the bytes of an object. Parameters and errors as :meth:`get`."""
-        return self._attach(self._catalog, name, timeout)
+    def attach(self, name: str, *, timeout: float | None = 0, use: bool = True) -> Segment:
+        """Map the bytes of an object. Parameters and errors as :meth:`get`.
+
+        Parameters
+        ----------
+        use : bool
+            False neither counts as a use nor pins the object, unless it shares memory with others, and does not wait.
+        """
+        if use:
+            return self._attach(self._catalog, name, timeout)
+        segment = attach_entry(self._catalog, as_name(name), use=False)
+        if segment is None:
+            raise self._missing([name])
+        return segment
+
+    def generation(self, name: str) -> int:
+        """Return the number of an object, which changes when it is replaced or renamed; 0 if there is none."""
+        found = live(self._catalog, as_name(name))
+        return 0 if found is None else found.generation
 
     def scan(self, prefix: str = "") -> Iterator[Found]:
         """Iterate over all objects with their sizes and times, unordered; nothing is opened, pinned or locked."""
@@ -923,6 +937,16 @@ class Store(Hinted):
     def id(self) -> str:
         """A unique id of 32 hexadecimal digits; two processes use the same store if their ids are equal."""
         return self._catalog.store_id.hex()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the store is there: False if it was destroyed since it was opened."""
+        return self._catalog.exists
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody but its owner, root, this user and those of ``accept_users`` may change it."""
+        return is_trusted(self._catalog)
 
     @property
     def settings(self) -> Settings:

@@ -380,6 +380,12 @@ def test_use_is_recorded_where_it_matters(where: str) -> None:
         before = store.info("x")
         assert before.idle >= 0.05
         assert store.info("x").idle >= before.idle
+        with store.attach("x", use=False) as looked_at:
+            assert looked_at.size == before.nbytes
+            assert store.info("x").pins == 0
+        with pytest.raises(sa.ObjectNotFound):
+            store.attach("y", use=False)
+        assert store.info("x").idle >= before.idle
         store.get("x")
         after = store.info("x")
         assert after.idle < before.idle
@@ -407,6 +413,15 @@ def test_stats(store: sa.Store) -> None:
 
 
 # --- whom to trust ----------------------------------------------------------------------------------------------
+
+
+def test_a_store_tells_whether_it_is_there_and_whose_it_is(tmp_path: Path) -> None:
+    for mode, private in ((0o600, True), (0o644, True), (0o666, False)):
+        with sa.Store(tmp_path / oct(mode), mode=mode, accept_users=not private) as store:
+            assert (store.exists, store.is_private) == (True, private)
+            with sa.Store(store.path, accept_users=not private) as other:
+                other.destroy()
+            assert not store.exists
 
 
 def test_modes(tmp_path: Path, shm_name: str) -> None:
