@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import Bytes
+from shmarrow.buffer import Bytes, NDArray
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.batch.decode import header_of, pairs
 from shmarrow.ipc.contents import expect_arrow, is_file
-from shmarrow.ipc.file.footer import HEAD, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes
+from shmarrow.ipc.file.footer import HEAD, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes, read_footer
+from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
-from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, not_a_message, read_key_values
-from shmarrow.ipc.schema.lazy import FieldLayout, read_schema
+from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, not_a_message
+from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.memory import Source, is_location, open_source
 from shmarrow.scans.sources import the_one
@@ -201,6 +202,11 @@ _FIRST = 512
 _KINDS = {SCHEMA: "stream", TENSOR: "tensor", SPARSE: "sparse tensor"}
 
 
+def _blocks(found: NDArray) -> npt.NDArray[np.int64]:
+    """Blocks of a footer as rows of offset, metadata length and body length."""
+    return np.stack([found[name].astype(np.int64) for name in ("offset", "metaDataLength", "bodyLength")], axis=1)
+
+
 class Overview:
     """The structure of an Arrow object, from its footer or message prefixes; returned by :func:`overview`.
 
@@ -280,10 +286,14 @@ class Overview:
 
     def _open_file(self, findings: list[Finding]) -> None:
         limits, size = self.limits, self.size
+        footer = None
         try:
-            start, footer = footer_bytes(self.source, limits)
-            self.footer = start, start + len(footer)
-            self._read_footer(start, footer, findings)
+            start, data = footer_bytes(self.source, limits)
+            self.footer = start, start + len(data)
+            footer = read_footer(self.source, limits)
+            self.metadata = footer.metadata or None
+            self.blocks, self.dictionaries = _blocks(footer.batches), _blocks(footer.dictionaries)
+            self._take_schema(footer.schema)
         except ShmarrowError as error:
             where = self.footer or (max(size - 10, 0), size)
             message = error.problem.removeprefix(f"{self.name}: ")
@@ -295,41 +305,25 @@ class Overview:
         end = size if self.footer is None else self.footer[0]
         first = HEAD + (zeros(self.data, HEAD, min(end, HEAD + _FIRST)) & ~7)  # arrow-rs pads the magic to 64 bytes
         self.messages = scan(self.data, first, end, limits, most=1).rows
-        if self.footer is None:
-            self._list_messages(first, findings)
+        if BUNDLE_KEY in (self.metadata or ()):
+            self.kind = "bundle"
+        if footer is None:
+            self._list_messages(first, end, findings)
         self._read_schema(findings)
         findings += check_blocks(self.dictionaries, self.blocks, end)
 
-    def _read_footer(self, start: int, footer: Bytes, findings: list[Finding]) -> None:
-        where = f"{self.name}: footer"
-        reader = Reader(footer, where, self.limits)
-        root = reader.root("Footer")
-        self.blocks, self.dictionaries = (
-            np.empty((0, 3), np.int64)
-            if (found := root[name]) is None
-            else np.stack([found[each].astype(np.int64) for each in found.dtype.names], axis=1)
-            for name in ("recordBatches", "dictionaries")
-        )
-        self.metadata = read_key_values(root["custom_metadata"], reader.operation())
-        if BUNDLE_KEY in (self.metadata or {}):
-            self.kind = "bundle"
-        table = root["schema"]
-        if table is None:
-            raise InvalidData("the footer has no schema")
-        self._take_schema(table, where, True)
-
     def _open_stream(self, findings: list[Finding]) -> None:
         expect_arrow(self.data, self.name)
-        self._list_messages(0, findings)
+        self._list_messages(0, self.size, findings)
         if len(self.messages):
             self.kind = _KINDS.get(int(self.messages[0, 3]), "stream")
         elif self.data[:4].tobytes() not in (CONTINUATION, bytes(4)):
             raise not_a_message(self.data, 0, self.name)
         self._read_schema(findings)
 
-    def _list_messages(self, start: int, findings: list[Finding]) -> None:
+    def _list_messages(self, start: int, end: int, findings: list[Finding]) -> None:
         """Scan for all messages by their prefixes."""
-        found = scan(self.data, start, self.size, self.limits)
+        found = scan(self.data, start, end, self.limits)
         rows = self.messages = found.rows
         self.blocks, self.dictionaries = rows[rows[:, 3] == BATCH, :3], rows[rows[:, 3] == DICTIONARY, :3]
         if found.problem:
@@ -340,27 +334,27 @@ class Overview:
                 "before it, then an error"
             )
             what = found.problem if found.cut else f"no message: {found.problem}"
-            findings.append(Finding(found.end, self.size, "error", what, remedy))
+            findings.append(Finding(found.end, end, "error", what, remedy))
 
     def _read_schema(self, findings: list[Finding]) -> None:
         """Read the schema from the first message if there is no footer."""
         rows = self.messages
         if self.schema is not None or not len(rows) or rows[0, 3] != SCHEMA:
             return
+        from shmarrow.ipc.stream.reader import MappedStreamReader
+
         start, length = rows[0, :2].tolist()
         try:
-            where = f"{self.name}: schema message"
-            found = message_at(self.data[: start + length], start, where, self.limits, cut=True)
-            assert found is not None
-            self._take_schema(found.message.header, where, False)
+            message = Source(f"{self.name}: schema message", self.data[start : start + length])
+            self._take_schema(MappedStreamReader(message, self.limits).schema)
         except ShmarrowError as error:
-            message_ = str(error).removeprefix(f"{self.name}: ")
-            findings.append(Finding(start, start + length, "error", message_, "write the object again"))
+            problem = str(error).removeprefix(f"{self.name}: ")
+            findings.append(Finding(start, start + length, "error", problem, "write the object again"))
 
-    def _take_schema(self, table: Any, where: str, footer: bool) -> None:
-        self.endianness = "big" if table["endianness"] == ENUMS["Endianness"]["Big"] else "little"
-        schema = read_schema(table.reader.data, table.position, where, self.limits, footer)
-        _ = schema._source.layouts()  # type: ignore[union-attr]  # every field is of a known type
+    def _take_schema(self, schema: Schema) -> None:
+        source = LazySchema.of(schema)
+        self.endianness = "big" if source.big_endian else "little"
+        source.layouts()  # every field is of a known type
         self.schema = schema
 
     def _open_first(self) -> None:
@@ -390,7 +384,7 @@ class Overview:
     @property
     def layouts(self) -> list[FieldLayout]:
         """Storage of each column; empty without a schema."""
-        return [] if self.schema is None else self.schema._source.layouts()  # type: ignore[union-attr]
+        return [] if self.schema is None else LazySchema.of(self.schema).layouts()
 
     @cached_property
     def buffer_roles(self) -> tuple[BufferRole, ...]:
@@ -451,12 +445,9 @@ class Overview:
         InvalidData
             If they are invalid.
         """
-        value = (self.metadata or {}).get(STATISTICS)
-        if value is None or self.schema is None:
+        if STATISTICS not in (self.metadata or ()):
             return None
-        from shmarrow.ipc.file.statistics import decode
-
-        return decode(value, self.schema, len(self.blocks), self.limits)
+        return RecordBatchFileReader(self.source, self.limits).statistics
 
     def __repr__(self) -> str:
         return f"<Overview of the {self.kind} {self.name!r}, {self.size} bytes, {len(self.blocks)} batches>"
