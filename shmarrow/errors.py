@@ -341,14 +341,15 @@ class FrozenValues:
     Written out because ``dataclass(frozen=True, slots=True)`` adds a millisecond per class to every import.
     """
 
-    __slots__: tuple[str, ...] = ("_hash",)
-    _hash: int
+    __slots__: tuple[str, ...] = ("_key",)
+    _key: tuple[Any, ...]  # the values; caches use it, as it is hashed in C
 
     def _fix(self, values: Mapping[str, Any]) -> None:
         for name in self.__slots__:
             object.__setattr__(self, name, values[name])
         try:
-            object.__setattr__(self, "_hash", hash(tuple(self._values().values())))
+            object.__setattr__(self, "_key", tuple(self._values().values()))
+            hash(self)
         except TypeError as error:
             raise InvalidType(f"the values of {type(self).__name__} are numbers and strings: {error}") from None
 
@@ -365,10 +366,10 @@ class FrozenValues:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FrozenValues):
             return NotImplemented
-        return self is other or (type(other) is type(self) and self._values() == other._values())
+        return self is other or (type(other) is type(self) and self._key == other._key)
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self._key)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in self._values().items()])})"

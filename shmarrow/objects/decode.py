@@ -65,7 +65,7 @@ def decode(segment: Segment, unchecked: bool = False) -> Stored:
         from shmarrow.ipc.tensor.bundle import load_tensors
 
         return load_tensors(segment)
-    batches: list[Any] = [file.batch(number) for number in range(len(file.footer.batches))]
+    batches: list[Any] = [file.batch(number) for number in range(file.count())]
     return _taken(file.schema, batches, metadata)
 
 

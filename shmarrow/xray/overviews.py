@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shmarrow.buffer import Bytes, NDArray
+from shmarrow.buffer import Bytes
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, IndexOutOfRange, InvalidData, Limits, ShmarrowError, as_limits
 from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.batch.decode import header_of, pairs
 from shmarrow.ipc.contents import expect_arrow, is_file
-from shmarrow.ipc.file.footer import HEAD, ROW_COUNTS, STATISTICS, decode_row_counts, footer_bytes, read_footer
+from shmarrow.ipc.file.footer import (
+    HEAD,
+    ROW_COUNTS,
+    STATISTICS,
+    as_blocks,
+    decode_row_counts,
+    footer_bytes,
+    read_footer,
+)
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
@@ -202,8 +210,9 @@ _FIRST = 512
 _KINDS = {SCHEMA: "stream", TENSOR: "tensor", SPARSE: "sparse tensor"}
 
 
-def _blocks(found: NDArray) -> npt.NDArray[np.int64]:
+def _blocks(data: bytes | memoryview) -> npt.NDArray[np.int64]:
     """Blocks of a footer as rows of offset, metadata length and body length."""
+    found = as_blocks(data)
     return np.stack([found[name].astype(np.int64) for name in ("offset", "metaDataLength", "bodyLength")], axis=1)
 
 

@@ -27,6 +27,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, Shmarr
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.contents import contents
+from shmarrow.ipc.file.footer import as_blocks
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
@@ -192,8 +193,8 @@ class _Numbers:
         self._starts: Any = None
         self._order: Any = None
         if isinstance(self.reader, RecordBatchFileReader):
-            blocks = self.reader._opened().footer.batches
-            self._starts = blocks["offset"] + blocks["metaDataLength"]
+            found = as_blocks(self.reader._opened().footer.batches)
+            self._starts = found["offset"] + found["metaDataLength"]
             if (self._starts[1:] < self._starts[:-1]).any():
                 self._order = np.argsort(self._starts)
 

@@ -29,7 +29,7 @@ _GUESS = 1 << 15
 """Size of the first read at the end of a file read by ranges; covers most footers and small files."""
 
 Block = tuple[int, int, int]
-_BLOCK = STRUCTS["Block"]
+BLOCK = struct.Struct("<qi4xq")
 
 
 class Footer(NamedTuple):
@@ -39,8 +39,8 @@ class Footer(NamedTuple):
     ----------
     end : int
         The offset of the footer, where the bytes end that blocks may refer to.
-    batches, dictionaries : ndarray of Block
-        The blocks of the record batches and of the dictionaries.
+    batches, dictionaries : bytes or memoryview
+        The blocks of the record batches and of the dictionaries, each a :data:`BLOCK`; see :func:`as_blocks`.
     schema : Schema
         The schema.
     metadata : mapping of bytes to bytes
@@ -50,11 +50,16 @@ class Footer(NamedTuple):
     """
 
     end: int
-    batches: NDArray
-    dictionaries: NDArray
+    batches: bytes | memoryview
+    dictionaries: bytes | memoryview
     schema: Schema
     metadata: Metadata
     version: int
+
+
+def as_blocks(data: bytes | memoryview) -> NDArray:
+    """Blocks of a footer as an array; a view."""
+    return np.ndarray(len(data) // BLOCK.size, STRUCTS["Block"], data)
 
 
 _KNOWN = TemplateCache()
@@ -65,16 +70,13 @@ _VECTORS = "recordBatches", "dictionaries"
 def read_footer(source: Source, limits: Limits) -> Footer:
     """Read the footer of a file. One that differs from another only in its blocks is recognised as a whole."""
     end, data = footer_bytes(source, limits)
-    small, key = len(data) <= LARGEST, (limits, generation())
+    small, key = len(data) <= LARGEST, (limits._key, generation())
     if small:
         own = data.tobytes()
         recognized = _KNOWN.find(own, key)
         if recognized is not None:
             rest, parts = recognized
-            of_batches, of_dictionaries = (*parts, b"")[:2]
-            batches = np.ndarray(len(of_batches) // _BLOCK.itemsize, _BLOCK, of_batches)
-            dictionaries = np.ndarray(len(of_dictionaries) // _BLOCK.itemsize, _BLOCK, of_dictionaries)
-            return Footer(end, batches, dictionaries, *rest)
+            return Footer(end, *(*parts, b"")[:2], *rest)
         data = np.frombuffer(own, U1)
     where = f"{source.name}: footer"
     root = (TracingReader if small else Reader)(data, where, limits).root("Footer")
@@ -83,14 +85,14 @@ def read_footer(source: Source, limits: Limits) -> Footer:
         check_version(version, source.name)
     if table is None:
         raise InvalidData(f"{source.name}: the footer has no schema")
-    schema = read_schema(data, table.position, where, limits, footer=True)
-    vectors = [root.vector_of(name, _BLOCK.itemsize) for name in _VECTORS]
-    batches, dictionaries = [np.ndarray(count, _BLOCK, data, start) for start, count in vectors]
+    schema = read_schema(data, table.position, where, limits, table.lowest)
+    vectors = [(start, start + count * BLOCK.size) for start, count in _vectors(root)]
+    batches, dictionaries = [root.reader.view[start:stop] for start, stop in vectors]
     metadata = read_key_values(root["custom_metadata"]) or {}
     tracer, region = root.reader, schema_region(schema)
     first = len(data) - region  # all that the schema refers to follows from there on
-    holes = [(start, f"{count * _BLOCK.itemsize}s") for start, count in vectors if start]
-    below = all(start + count * _BLOCK.itemsize <= first for start, count in vectors)
+    holes = [(start, f"{stop - start}s") for start, stop in vectors if start]
+    below = max(vectors[0][1], vectors[1][1]) <= first
     if isinstance(tracer, TracingReader) and region and vectors[0][0] and below:
         reads = [span for span in tracer.reads if span[0] < first]
         _KNOWN.add(own, holes, [*reads, (first, len(data))], (schema, metadata, version), key)
@@ -109,7 +111,7 @@ def footer_bytes(source: Source, limits: Limits) -> tuple[int, Bytes]:
         raise memory.unexpected(f"{name}: expected an Arrow file", data)
     if size < least:
         raise InvalidData(f"{name}: the file is truncated: an Arrow file has at least {least} bytes, found {size}")
-    length, tail = END.unpack(data[-END.size :].data)
+    length, tail = END.unpack_from(data.data, len(data) - END.size)
     if tail != MAGIC:
         if first and (head := source.read(0, HEAD))[: len(MAGIC)].tobytes() != MAGIC:
             raise memory.unexpected(f"{name}: expected an Arrow file", head)
@@ -134,8 +136,12 @@ def footer_bytes(source: Source, limits: Limits) -> tuple[int, Bytes]:
 
 def footer_holes(footer: TableView) -> Holes:
     """The numbers of a footer's blocks as the holes of a template: those of the batches, then those of dictionaries."""
-    vectors = [footer.vector_of(name, _BLOCK.itemsize) for name in _VECTORS]
-    return [(place, "q") for start, count in vectors for place in range(start, start + _BLOCK.itemsize * count, 8)]
+    return [(place, "q") for start, count in _vectors(footer) for place in range(start, start + BLOCK.size * count, 8)]
+
+
+def _vectors(footer: TableView) -> list[tuple[int, int]]:
+    """Where the blocks of the batches and those of the dictionaries start, and their numbers."""
+    return [footer.vector_of(name, BLOCK.size) for name in _VECTORS]
 
 
 ROW_COUNTS = b"shmarrow:row_counts"

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits, as_limits, at
 from shmarrow.ipc.batch.decode import BatchHeader, dictionary_body, not_a_batch, open_batch, read_message
-from shmarrow.ipc.file.footer import ROW_COUNTS, STATISTICS, RowCounts, add_rows, decode_row_counts, read_footer
+from shmarrow.ipc.file.footer import (
+    BLOCK,
+    ROW_COUNTS,
+    STATISTICS,
+    RowCounts,
+    add_rows,
+    as_blocks,
+    decode_row_counts,
+    read_footer,
+)
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.schema.lazy import LazySchema
@@ -72,9 +81,9 @@ class FileBatches:
         else:
             self.data = source.data[: footer.end]
 
-    def _message(self, block: Any, where: str) -> tuple[BatchHeader | Message, Any]:
-        """The message of a block, and its body."""
-        offset, metadata, size = block.item()
+    def _message(self, listed: Any, number: int, where: str) -> tuple[BatchHeader | Message, Any]:
+        """The message of one of some blocks, and its body."""
+        offset, metadata, size = BLOCK.unpack_from(listed, number * BLOCK.size)
         located = message_at(self.data, offset, where, self.limits, block=(metadata, size), parse=read_message)
         assert located is not None
         if self.ranged:
@@ -83,14 +92,14 @@ class FileBatches:
         return located.message, body if self._shared is None else self._shared.body(body)
 
     def count(self) -> int:
-        return len(self.footer.batches)
+        return len(self.footer.batches) // BLOCK.size
 
     def batch(self, number: int) -> RecordBatch | None:
         blocks = self.footer.batches
-        if number >= len(blocks):
+        if number * BLOCK.size >= len(blocks):
             return None
         where = f"{self.name}: batch {number}"
-        message, body = self._message(blocks[number], where)
+        message, body = self._message(blocks, number, where)
         return open_batch(message, body, self.schema, self, where, self.limits)
 
     def count_rows(self) -> int:
@@ -105,9 +114,9 @@ class FileBatches:
     def read_rows(self) -> RowCounts:
         """The row counts of all batches, from their own metadata."""
         counts: RowCounts = []
-        for number, block in enumerate(self.footer.batches):
+        for number in range(self.count()):
             where = f"{self.name}: batch {number}"
-            message, _ = self._message(block, where)
+            message, _ = self._message(self.footer.batches, number, where)
             if isinstance(message, Message):
                 raise not_a_batch(message, where)
             add_rows(counts, message.length)
@@ -137,9 +146,9 @@ class FileBatches:
         # Nested dictionaries may be anywhere in the file, so each gets the whole set, by weak reference to avoid a
         # cycle.
         all_of_them = weakref.proxy(self)
-        for i, block in enumerate(self.footer.dictionaries):
+        for i in range(len(self.footer.dictionaries) // BLOCK.size):
             where = f"{self.name}: dictionary block {i}"
-            message, body = self._message(block, where)
+            message, body = self._message(self.footer.dictionaries, i, where)
             total += message.body_length
             if total > len(self.data):
                 raise InvalidData(f"{where}: the blocks overlap, they add up to {total} of {len(self.data)} bytes")
@@ -211,7 +220,7 @@ class RecordBatchFileReader(IndexedReader):
         from shmarrow.ipc.file.statistics import decode
 
         with at(file.name):
-            return decode(value, self._full_schema, len(file.footer.batches), self._limits)
+            return decode(value, self._full_schema, file.count(), self._limits)
 
     @property
     def dictionaries(self) -> Mapping[int, Dictionary]:
@@ -227,15 +236,16 @@ class RecordBatchFileReader(IndexedReader):
         """
         from shmarrow.ipc.stream.state import IpcStats
 
-        footer = self._opened().footer
-        batches, parts = len(footer.batches), len(footer.dictionaries)
+        file: FileBatches = self._opened()
+        batches, parts = file.count(), len(file.footer.dictionaries) // BLOCK.size
         deltas = parts - len(self.dictionaries) if parts > 1 else 0
         return IpcStats(1 + parts + batches, batches, parts, deltas, 0)
 
     def _block_sizes(self) -> list[int]:
         """The size of each batch with its metadata, according to the footer."""
         file: FileBatches = self._opened()
-        sizes = file.footer.batches["metaDataLength"] + file.footer.batches["bodyLength"]
+        found = as_blocks(file.footer.batches)
+        sizes = found["metaDataLength"] + found["bodyLength"]
         return sizes.clip(0, len(file.data)).tolist()
 
     def _block_rows(self) -> list[int] | None:

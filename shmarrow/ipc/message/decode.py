@@ -31,8 +31,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import pairwise
-from operator import itemgetter
+from operator import gt, itemgetter
 from typing import Any, NamedTuple
 
 from shmarrow import memory
@@ -116,8 +115,9 @@ class TemplateCache:
         reads : iterable of (int, int)
             Start and end of all that was read, recorded by :class:`~shmarrow.ipc.flatbuffers.reader.TracingReader`.
         """
-        spans = sorted(span for span in reads if span[0] < span[1])
-        overlap = any(one[1] > other[0] for one, other in pairwise(spans))
+        spans = sorted([span for span in reads if span[0] < span[1]])
+        starts, ends = zip(*spans, strict=True)
+        overlap = any(map(gt, ends, starts[1:]))
         if overlap or len(data) > LARGEST or len({place for place, _ in holes}) < len(holes):
             return
         template = Template(data, holes)

@@ -33,9 +33,9 @@ from shmarrow.errors import InvalidData, LimitExceeded, Limits, Unsupported, at
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
 from shmarrow.ipc.message.decode import read_key_values
-from shmarrow.ipc.schema.scan import FEW, count_parts, flat_codes
+from shmarrow.ipc.schema.scan import count_parts, flat_codes
 from shmarrow.ipc.schema.types import read_index_type, read_type, text
-from shmarrow.ipc.schema.wide import FieldTables
+from shmarrow.ipc.schema.wide import FEW, FieldTables
 from shmarrow.layout.listing import walk
 from shmarrow.types import DataType, Field, Schema, extension_type, generation
 
@@ -322,7 +322,7 @@ class LazySchema:
         codes, nested = flat_codes(self._tables, first, min(max(end, 2 * first, FEW), self._count))
         self._nested_dictionaries |= nested
         if codes is not None:
-            self._flat = flat = np.concatenate([flat, flat[-1] + np.cumsum(codes, dtype=np.int64)])
+            self._flat = flat = np.concatenate([flat, flat[-1] + codes.cumsum(dtype=np.int64)])
             return flat
         counts, nested = count_parts(self._tables)
         self._nested_dictionaries |= nested
@@ -377,16 +377,17 @@ def lazy_schema(table: TableView) -> LazySchema:
         raise InvalidData(f"{reader.where}: the schema has no vector of fields")
     first, count = reader.vector_at(slot, 4, "Schema", "fields")
     big = endianness == ENUMS["Endianness"]["Big"]
-    return LazySchema(FlatBuffer(reader.data, reader.where, reader.limits), first, count, big)
+    return LazySchema(reader, first, count, big)
 
 
 def _memory_of(layout: FieldLayout) -> int:
     """Memory of a parsed field and its children, in bytes; a conservative estimate."""
     field = layout.field
-    metadata = sum([len(key) + len(value) + _FIELD_BYTES // 2 for key, value in (field.metadata or {}).items()])
-    own = _FIELD_BYTES + 4 * len(field.name) + metadata
+    own = _FIELD_BYTES + 4 * len(field.name)
+    if field.metadata:
+        own += sum([len(key) + len(value) + _FIELD_BYTES // 2 for key, value in field.metadata.items()])
     below = layout.children if layout.values is None else (layout.values,)
-    return own + sum([_memory_of(child) for child in below])
+    return own + sum(map(_memory_of, below))
 
 
 CACHE_BYTES = 4 << 20
@@ -425,7 +426,7 @@ class SchemaCache:
 _SCHEMAS = SchemaCache()
 
 
-def read_schema(data: Bytes, position: int, where: str, limits: Limits, footer: bool = False) -> Schema:
+def read_schema(data: Bytes, position: int, where: str, limits: Limits, lowest: int = 0) -> Schema:
     """Read the schema in a Schema table; equal bytes share one object.
 
     FlatBuffers are built back to front, so all that a Schema table refers to is normally between the table and the end
@@ -441,8 +442,8 @@ def read_schema(data: Bytes, position: int, where: str, limits: Limits, footer: 
         Describes the bytes in error messages.
     limits : Limits
         Bounds on what is accepted.
-    footer : bool
-        Whether the FlatBuffer is the footer of a file.
+    lowest : int
+        For a part of a larger FlatBuffer, such as a file's footer: where the table or its vtable begins.
 
     Raises
     ------
@@ -451,12 +452,9 @@ def read_schema(data: Bytes, position: int, where: str, limits: Limits, footer: 
     Unsupported
         If the schema uses an unknown feature.
     """
-    start = 0
-    if footer:
-        vtable, _ = FlatBuffer(data, where, limits).table_at("Schema", position)
-        start = min(position, vtable) & ~7
+    start = lowest & ~7
     region = data[start:]
-    key = (len(region), position - start, limits, generation(), region[:64].tobytes(), region[-64:].tobytes())
+    key = (len(region), position - start, limits._key, generation(), region[:64].tobytes(), region[-64:].tobytes())
     cached = _SCHEMAS.find(key, region)
     if cached is not None:
         return cached

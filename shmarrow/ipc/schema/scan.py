@@ -12,7 +12,7 @@ from shmarrow.buffer import U1, Bytes, Indices
 from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.ipc.flatbuffers.reader import I4, extent
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
-from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, TYPE, TYPE_TAG, FieldTables
+from shmarrow.ipc.schema.wide import CHILDREN, DICTIONARY, FEW, TYPE, TYPE_TAG, FieldTables
 from shmarrow.layout import LISTING
 from shmarrow.types.descriptors import TYPES, TypeDescriptor
 
@@ -33,9 +33,6 @@ _CODES = np.full(256, _UNKNOWN, np.uint8)
 _CODES[1 : len(TYPES) + 1] = [_code(descriptor) for descriptor in TYPES]
 _CODES_LISTED: list[int] = _CODES.tolist()
 _ENCODED = len(LISTING["dictionary"].buffers)
-
-FEW = 48
-"""Up to so many columns are read one by one: array operations would take most of the time to open a small file."""
 
 
 def flat_codes(tables: FieldTables, start: int, end: int) -> tuple[Bytes | None, bool]:

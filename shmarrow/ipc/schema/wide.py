@@ -16,7 +16,7 @@ import numpy as np
 
 from shmarrow.buffer import U1, Bytes, Indices
 from shmarrow.errors import InvalidData, LimitExceeded
-from shmarrow.ipc.flatbuffers.reader import U4, WORD, FlatBuffer, Offsets, extent
+from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, extent
 from shmarrow.ipc.flatbuffers.tables import UNIONS
 from shmarrow.ipc.schema.types import SELF_CONTAINED
 from shmarrow.layout.making import ranges
@@ -24,6 +24,10 @@ from shmarrow.layout.making import ranges
 NAME, NULLABLE, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = range(7)
 """Numbers of the slots of a Field table."""
 
+_NO_SLOTS = (0,) * (METADATA + 1)
+
+FEW = 48
+"""Up to so many columns are read one by one: array operations would take most of the time to open a small file."""
 _MOST_VTABLES = 4096
 _MOST_TYPE = 64
 
@@ -161,8 +165,22 @@ class FieldTables:
 
     def types_within(self) -> bool:
         """Whether a quick check proves that the fields only refer to types, names and children in bounds."""
-        tables = self._type_tables() if self.count else None
-        return not self.count or (tables is not None and int(tables[2].min()) >= 0)
+        if self.count > FEW:
+            tables = self._type_tables()
+            return tables is not None and int(tables[2].min()) >= 0
+        view, size = self.buffer.view, self.buffer.size
+        for position in map(self.position_of, range(self.count)):
+            offsets = self.buffer.table_at("Field", position)[1]
+            tag, kind, dictionary, children, metadata = (*offsets, *_NO_SLOTS)[TYPE_TAG : METADATA + 1]
+            if dictionary or metadata or min(tag, kind) < 4 or position + max(tag, kind, children) + 4 > size:
+                return False
+            kind, children = position + kind, position + children if children else 0
+            table, vector = kind + U4(view, kind)[0], children + U4(view, children)[0]
+            if table + 4 > size or table < I4(view, table)[0]:
+                return False
+            if children and (vector + 4 > size or U4(view, vector)[0]):
+                return False
+        return True
 
     def alike(self) -> Iterator[list[int]]:
         """Groups of columns whose types are obviously equal; every other column is a group of its own."""

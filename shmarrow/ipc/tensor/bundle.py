@@ -37,6 +37,7 @@ from shmarrow.errors import (
     full_name,
     shown,
 )
+from shmarrow.ipc.file.footer import as_blocks
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.message.decode import Message, message_at
@@ -393,7 +394,7 @@ def _read_index(reader: RecordBatchFileReader, source: Source, limits: Limits) -
     if names.null_count or starts.null_count or by_name.null_count:
         raise InvalidData(f"{name}: a null in the index of a bundle")
     # Each message ends at the start of the next one or the index.
-    offsets = np.append(starts.to_numpy(), reader._opened().footer.batches["offset"][:1])
+    offsets = np.append(starts.to_numpy(), as_blocks(reader._opened().footer.batches)["offset"][:1])
     first = int(offsets[0])
     located = message_at(source.read(_SCHEMA, max(first, _SCHEMA)), 0, f"{name}: the schema", limits)
     end = _SCHEMA if located is None else _SCHEMA + located.end
