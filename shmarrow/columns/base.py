@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -78,6 +78,8 @@ class Columns(Hinted, Generic[Column]):
             If ``length`` is negative.
         """
         raise NotImplementedError
+
+    _column_class: ClassVar[Any]
 
     @classmethod
     def _as_column(cls, values: Any, type: DataType | None) -> Column:
@@ -167,7 +169,8 @@ class Columns(Hinted, Generic[Column]):
         made: list[Column] = []
         try:
             for values, item in zip(columns, given, strict=True):
-                made.append(cls._as_column(values, None) if item.__class__ is str else cls._fitting(values, item))
+                is_made = isinstance(values, cls._column_class) and item.__class__ is str
+                made.append(values if is_made else cls._fitting(values, item))
         except ShmarrowError as error:
             name = given[len(made)]
             error.where = ("column", name.name if isinstance(name, Field) else name), *error.where

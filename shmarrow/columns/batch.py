@@ -130,6 +130,7 @@ class RecordBatch(Columns[Array]):
     """
 
     _kind = "batch"
+    _column_class = Array
 
     __slots__ = ("_columns", "_schema", "_source", "metadata", "num_rows")
 

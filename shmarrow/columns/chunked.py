@@ -186,6 +186,10 @@ class ChunkedArray(WithoutOperators):
         self.type = of_all
         self._starts = starts_of([len(chunk) for chunk in self.chunks], "chunks")
 
+    @property
+    def _length(self) -> int:
+        return int(self._starts[-1])
+
     def _each(self, change: Callable[[Array], Array], type: DataType | None = None) -> ChunkedArray:
         """Apply a function to each chunk; the result has the given type, or the same."""
         return ChunkedArray([change(chunk) for chunk in self.chunks], self.type if type is None else type)

@@ -132,7 +132,7 @@ def checked_schema(schema: Any) -> Schema:
 
 def common_length(columns: Sequence[Any], schema: Schema) -> int:
     """Return the common length of columns; InvalidArgument if they differ."""
-    lengths = {len(column) for column in columns}
+    lengths = {column._length for column in columns}
     if len(lengths) > 1:
         found = ", ".join(f"{schema.field(i).name!r}: {len(column)}" for i, column in enumerate(columns[:20]))
         raise InvalidArgument(f"the columns of a batch must have the same length, found {found}")

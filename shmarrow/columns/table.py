@@ -64,6 +64,7 @@ class Table(Columns[ChunkedArray]):
     """
 
     _kind = "table"
+    _column_class = ChunkedArray
 
     __slots__ = ("_schema", "_starts", "batches", "num_rows")
 

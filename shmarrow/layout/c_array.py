@@ -76,9 +76,6 @@ _KINDS = {
 } | {"null": _ALL_NULL, "fixed_size_list": _FIXED_SIZE, "sparse_union": _SPARSE}
 """The kind of each layout; kinds before :data:`_WITHOUT` have validity."""
 
-_AT = {name: i for i, name in enumerate(ARRAY.names or ())}
-"""The members of a structure, each of which is a word."""
-
 _word = ctypes.c_uint64.from_address
 _NOTHING = address_of(_ZEROS)
 
@@ -148,22 +145,25 @@ def lay_out(root: Any) -> Tree:
         parents += [len(rows) - 1] * len(below)
         nodes += below
 
-    buffers, pointers = np.array(_addresses(alive), np.uint64), np.empty(len(nodes) + 1, np.uint64)
-    at, pointers_at = address_of(buffers), address_of(pointers)
-    tree = np.array(  # a release that is not 0 marks a structure as valid; it is never called
-        [(*row[:5], at + 8 * row[5], pointers_at + 8 * row[6], 0, 1, 0) for row in rows], np.int64
-    )
-    start, room = address_of(tree), _ROOM.get(native().__name__, LONGEST)
-    pointers[:] = np.arange(start, start + ARRAY.itemsize * len(pointers), ARRAY.itemsize)
+    # The addresses of buffers, those of structures, and the structures, in one piece of memory.
+    words, count, room = _addresses(alive), len(nodes), _ROOM.get(native().__name__, LONGEST)
+    memory = np.empty(len(words) + (1 + ARRAY.itemsize // 8) * count, np.int64)
+    at = address_of(memory)
+    pointers_at = at + 8 * len(words)
+    start = pointers_at + 8 * count
+    words += range(start, start + ARRAY.itemsize * count, ARRAY.itemsize)
     patches = []
-    for i, (array, *_) in enumerate(nodes):
-        if array._dictionary is not None:
-            tree[i, _AT["dictionary"]] = pointers[rows[i][6]]
-        if rows[i][3] > room:
-            patches.append(Patch(_way(i, parents, rows, nodes), rows[i][3], int(tree[i, _AT["buffers"]])))
-            tree[i, _AT["n_buffers"]] = 1
-            tree[i, _AT["buffers"]] += 8  # the second buffer: the first may be NULL, which keeps nothing alive
-    return Tree(KeptAlive([alive, tree, pointers, buffers]), start, patches)
+    for i, (length, null_count, offset, n_buffers, n_children, first, child) in enumerate(rows):
+        buffers, dictionary = at + 8 * first, 0
+        if nodes[i][0]._dictionary is not None:
+            dictionary = start + ARRAY.itemsize * child
+        if n_buffers > room:
+            patches.append(Patch(_way(i, parents, rows, nodes), n_buffers, buffers))
+            n_buffers, buffers = 1, buffers + 8  # the second buffer: the first may be NULL, which keeps nothing alive
+        # A release that is not 0 marks a structure as valid; it is never called.
+        words += length, null_count, offset, n_buffers, n_children, buffers, pointers_at + 8 * child, dictionary, 1, 0
+    memory[:] = words
+    return Tree(KeptAlive([alive, memory]), start, patches)
 
 
 def _way(node: int, parents: list[int], rows: list[Any], nodes: list[Any]) -> tuple[int, ...]:

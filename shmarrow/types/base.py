@@ -73,7 +73,7 @@ class DataType:
     Thread safety: immutable.
     """
 
-    __slots__ = ("_depth", "_hash", "_str")
+    __slots__ = ("_depth", "_format", "_hash", "_str")
 
     _descriptors: ClassVar[tuple[TypeDescriptor, ...]] = ()  # of the class; each type has one of them
     descriptor: TypeDescriptor
@@ -84,6 +84,7 @@ class DataType:
     numpy_dtype: DType | None = None
     fields: tuple[Field, ...] = ()
 
+    _format: str
     _hash: int
     _str: str
 
@@ -99,7 +100,11 @@ class DataType:
     @property
     def format(self) -> str:
         """Format string of the Arrow C data interface."""
-        return self.descriptor.format_of(self)
+        try:
+            return self._format
+        except AttributeError:
+            self._set(_format=self.descriptor.format_of(self))
+            return self._format
 
     def _name(self) -> str:
         raise InvalidType(f"{type(self).__name__} has no name")  # pragma: no cover - every concrete type has one

@@ -244,8 +244,6 @@ _LONGEST = (1 << 31) - 1
 """The most bytes in a metadata string."""
 
 
-_DICTIONARY = (SCHEMA.names or ()).index("dictionary")
-
 _Node: TypeAlias = tuple[bytes, bytes, bytes, int, Sequence[Field], list[Field]]
 """One structure before its strings and its children have addresses: format, name, metadata, flags, the fields of the
 children, and that of the dictionary, if any."""
@@ -290,8 +288,7 @@ def _node(field: Field) -> _Node:
     if field.metadata is not None or isinstance(type, (ExtensionType, DictionaryType)):
         field = _named_safely(field)
         type = field.type
-    nested = type.descriptor.children or type.layout == "dictionary"
-    name, format = field.name.encode(), type.format.encode() if nested else _format(type)
+    name, format = field.name.encode(), type.format.encode()
     if b"\0" in name:
         raise ExportRefused(f"the field name {shown(field.name)} contains a NUL character, which ends a name in C")
     if b"\0" in format:
@@ -333,12 +330,6 @@ def _named_safely(field: Field) -> Field:
     return Field(plain.name, storage, plain.nullable, left or None)
 
 
-@lru_cache(4096)
-def _format(type: DataType) -> bytes:
-    """The format of a type; kept for those without others in them, as the cache keeps the type, too."""
-    return type.format.encode()
-
-
 def _packed(metadata: Metadata | None) -> bytes:
     """Encode metadata for the C data interface, in native byte order; b"" if empty."""
     if not metadata:
@@ -363,24 +354,21 @@ def _laid_out(root: _Node) -> Any:
 
     count = len(nodes)
     strings = [*formats, *names, *metadata]
-    text, pointers = np.frombuffer(b"\0".join([*strings, b""]), np.uint8), np.empty(count + 1, np.uint64)
+    text = np.frombuffer(b"\0".join([*strings, b""]), np.uint8)
     starts = list(accumulate([len(part) + 1 for part in strings], initial=address_of(text)))
-    pointers_at = address_of(pointers)
-    tree = np.array(  # a release that is not 0 marks a structure as valid; it is never called
-        [
-            (format, name, at if text else 0, flag, len(fields), pointers_at + 8 * below, 0, 1, 0)
-            for format, name, at, text, flag, fields, below in zip(
-                starts, starts[count:], starts[2 * count :], metadata, flags, children, first, strict=False
-            )
-        ],
-        np.int64,
-    )
-    start = address_of(tree)
-    pointers[:] = np.arange(start, start + SCHEMA.itemsize * len(pointers), SCHEMA.itemsize)
-    for i, dictionary in enumerate(dictionaries):
-        if dictionary:
-            tree[i, _DICTIONARY] = pointers[first[i]]
-    return native()._schema.CSchema(KeptAlive([text, tree, pointers]), start)
+    # The addresses of structures, and the structures, in one piece of memory.
+    memory = np.empty((1 + SCHEMA.itemsize // 8) * count, np.int64)
+    pointers_at = address_of(memory)
+    start = pointers_at + 8 * count
+    words = [*range(start, start + SCHEMA.itemsize * count, SCHEMA.itemsize)]
+    for format, name, place, packed, flag, fields, encoded, below in zip(
+        starts, starts[count:], starts[2 * count :], metadata, flags, children, dictionaries, first, strict=False
+    ):
+        dictionary = start + SCHEMA.itemsize * below if encoded else 0
+        # A release that is not 0 marks a structure as valid; it is never called.
+        words += format, name, place if packed else 0, flag, len(fields), pointers_at + 8 * below, dictionary, 1, 0
+    memory[:] = words
+    return native()._schema.CSchema(KeptAlive([text, memory]), start)
 
 
 def to_pyarrow(value: Any, kind: str) -> Any:
