@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.buffer import Indices
 from shmarrow.columns import RecordBatch, concat_batches, several
 from shmarrow.errors import (
     InvalidArgument,
@@ -48,6 +47,8 @@ from shmarrow.types import schema
 
 _HELD = 256 << 20
 """The most bytes of rows that wait to be written together."""
+_PIECE = 64 << 20
+"""Bytes of rows that are divided together."""
 _LARGE = 1 << 20
 """Bytes from which rows are not copied to be written together with others."""
 
@@ -96,7 +97,8 @@ class Directory:
         self._rows_per_batch = rows_per_batch
         self._permissions, self._durable = permissions, durable
         self._parts: dict[str, _Part] = {}
-        self._held = self.nbytes = 0
+        self._waiting: list[RecordBatch] = []
+        self._held = self._size = self.nbytes = 0
         self._most_open = max(8, min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._path = os.path.abspath(where)
         self._job = jobs.new_job()
@@ -160,6 +162,7 @@ class Directory:
     def _write(self) -> None:
         for batch in self._rows.batches:
             self._add(batch)
+        self._divide()
         if not self._parts and not self._keys:
             self._open(self._parts.setdefault("", _Part("")))  # no rows, and the columns are kept
         for part in self._parts.values():
@@ -186,32 +189,52 @@ class Directory:
             jobs.remove_replaced(self._path)
 
     def _add(self, batch: RecordBatch) -> None:
-        for path, rows in self._divided(batch):
+        """Hold rows, divide them once they are many, and write what is held once that is much."""
+        size = max(batch.nbytes, 8 * batch.num_rows)  # which the numbers of the rows take
+        pieces = max(1, size // _PIECE) if self._keys else 1
+        rows = max(1, -(-batch.num_rows // pieces))
+        for start in range(0, batch.num_rows, rows):
+            self._waiting.append(batch.slice(start, rows))
+            self._size += size // pieces
+            self._held += size // pieces
+            if self._size >= _PIECE or self._held >= _HELD:
+                self._divide()
+            if self._held >= _HELD:
+                for part in self._parts.values():
+                    self._flush(part)
+                self._held = 0
+
+    def _divide(self) -> None:
+        """Give the rows that wait to the directories, in their order."""
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        if not waiting:
+            return
+        for path, rows in self._divided(waiting):
             part = self._parts.get(path) or self._parts.setdefault(path, _Part(path))
             part.held.append(rows)
-        self._held += batch.nbytes
-        if self._held >= _HELD:
-            for part in self._parts.values():
-                self._flush(part)
-            self._held = 0
 
-    def _divided(self, batch: RecordBatch) -> Iterator[tuple[str, RecordBatch]]:
+    def _divided(self, batches: list[RecordBatch]) -> Iterator[tuple[str, RecordBatch]]:
         """The rows of each directory, in their order, without the columns that its name gives."""
-        rows = batch.select(self._others)
+        parts = [batch.select(self._others) for batch in batches]
         if not self._keys:
-            yield "", rows
+            yield from (("", rows) for rows in parts)
             return
-        keys = batch.select(self._keys)
+        keys = concat_batches([batch.select(self._keys) for batch in batches])
         codes, first = codes_of(keys.column(0) if len(self._keys) == 1 else keys.to_struct_array(), with_null=True)
         paths = directories_of(self._partition, keys.take(first).columns)
-        if np.any(np.diff(codes) < 0):
-            order = np.argsort(codes.astype(np.uint16) if len(first) <= 1 << 16 else codes, kind="stable")
-            rows, codes = rows.take(order), codes[order]
-        ends: Indices = np.searchsorted(codes, np.arange(len(first)), "right")
+        if len(first) <= 1 << 16:
+            codes = codes.astype(np.uint16)  # which are sorted in linear time
+        if np.any(codes[1:] < codes[:-1]):
+            order = np.argsort(codes, kind="stable")
+            parts, codes = [concat_batches(parts).take(order)], codes[order]
         start = 0
-        for path, end in zip(paths, ends.tolist(), strict=True):
-            yield path, rows.slice(start, end - start)
-            start = end
+        for rows in parts:
+            mine, start = codes[start : start + rows.num_rows], start + rows.num_rows
+            there = np.arange(mine[0], mine[-1] + 1)
+            begin = 0
+            for code, end in zip(there.tolist(), np.searchsorted(mine, there, "right").tolist(), strict=True):
+                yield paths[code], rows.slice(begin, end - begin)
+                begin = end
 
     def _flush(self, part: _Part, last: bool = False) -> None:
         """Write the rows that a part holds: small batches together, or in batches of the number that is asked for."""
