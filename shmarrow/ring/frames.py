@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmarrow import bitmap, capsules
-from shmarrow.buffer import U1, Bytes, NDArray
+from shmarrow.buffer import EMPTY, U1, Bytes, NDArray
 from shmarrow.columns import RecordBatch, frame_in_schema, from_any
 from shmarrow.errors import (
     DEFAULT_LIMITS,
@@ -39,6 +39,7 @@ from shmarrow.ipc.tensor.decode import DenseHeader, read_header
 from shmarrow.ipc.tensor.writer import encode_tensor
 from shmarrow.layout.listing import LISTING, walk
 from shmarrow.layout.parts import take_apart
+from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.ring.protocol import BATCH, NDARRAY, TENSOR
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import as_tensor
@@ -134,7 +135,7 @@ class BatchFrames:
         self._plan = BodyPlan()
         for field, column in zip(like.schema, like.columns, strict=True):
             self._make_room(field, column)
-        self._last: tuple[int, list[_Column], bytes] = -1, [], b""
+        self._last: tuple[int, list[_Column], Bytes] = -1, [], EMPTY
         self._start = len(self.metadata(self.rows, self.filled))
         self.size = self._start + self._plan.size
         if self.size > _MOST:
@@ -173,10 +174,10 @@ class BatchFrames:
             If it does not fit.
         """
         schema = self.schema
-        batch = _as_batch(value, schema)
+        batch = value if isinstance(value, RecordBatch) else _as_batch(value, schema)
         if batch is None:
             raise InvalidType(f"the ring holds record batches, found {full_name(value)}")
-        if not batch.schema.equals(schema):
+        if batch._schema is not schema and not batch.schema.equals(schema):
             if batch.schema.names != schema.names:
                 raise InvalidType(f"the frame does not fit the ring's schema: {difference(batch.schema, schema)}")
             batch = batch.cast(schema)
@@ -184,7 +185,7 @@ class BatchFrames:
             raise self._too_many(batch.num_rows)
         copies: Copies = []
         columns = [self.column(i, column, copies) for i, column in enumerate(batch.columns)]
-        return [*copies, (0, np.frombuffer(self.metadata(batch.num_rows, columns), U1))]
+        return [*copies, (0, self.metadata(batch.num_rows, columns))]
 
     def put(self, slot: int, memory: Bytes, copies: Copies) -> None:
         """Copy what :meth:`prepare` returned into a slot."""
@@ -198,6 +199,12 @@ class BatchFrames:
         LimitExceeded
             If it does not fit.
         """
+        if column.__class__ is PrimitiveArray and not (column._null_count or column._offset):
+            data: Any = column._buffers[1]
+            start, size = self.filled[index].buffers[1]
+            if column._length == self.rows and len(data) == size:  # as most are
+                copies.append((self._start + start, data))
+                return self.filled[index]
         nodes: list[tuple[int, int]] = []
         buffers: list[tuple[int, int]] = []
         rooms = iter(self._rooms[index])
@@ -217,11 +224,12 @@ class BatchFrames:
                     copies.append((self._start + start, data))
         return _Column(nodes, buffers)
 
-    def metadata(self, rows: int, columns: list[_Column]) -> bytes:
+    def metadata(self, rows: int, columns: list[_Column]) -> Bytes:
         """The metadata of a frame's message."""
         if self._last[:2] != (rows, columns):
             nodes, buffers = ([pair for column in columns for pair in column[i]] for i in range(2))
-            self._last = rows, columns, self._plan.metadata(rows, nodes, buffers, self._plan.size)
+            metadata = self._plan.metadata(rows, nodes, buffers, self._plan.size)
+            self._last = rows, columns, np.frombuffer(metadata, U1)
         return self._last[2]
 
     def fill(self, slot: int, memory: Bytes, rows: int | None) -> Slot:
@@ -232,7 +240,7 @@ class BatchFrames:
             raise self._too_many(rows)
         views = self._views.get(slot)
         if views is None:
-            memory[: self._start] = np.frombuffer(self.metadata(self.rows, self.filled), U1)
+            memory[: self._start] = self.metadata(self.rows, self.filled)
             views = self._views[slot] = self._reader(memory, slot)
         return Slot(self, memory, views, rows)
 
@@ -320,7 +328,7 @@ class Slot:
             missing = [name for i, name in enumerate(frames.schema.names) if i not in columns]
             raise InvalidArgument(f"the columns {missing} were not filled, so nothing is published")
         metadata = frames.metadata(self.num_rows, [columns[i] for i in range(len(columns))])
-        self._memory[: len(metadata)] = np.frombuffer(metadata, U1)
+        self._memory[: len(metadata)] = metadata
 
     def __repr__(self) -> str:
         return f"<Slot of {self.num_rows} rows: {', '.join(self._frames.schema.names)}>"
@@ -338,7 +346,7 @@ class TensorFrames:
         zeros = np.zeros(like.shape, like.storage.dtype)
         self.kind = kind
         self._like = Tensor(zeros, like._element, like.dim_names, like.metadata)
-        self._kind_of_array = like._element, like.shape, zeros.dtype
+        self._kind_of_array = (zeros.dtype, like.shape) if element_of(zeros.dtype) == like._element else None
         payload = encode_tensor(self._like)
         self.head = payload.metadata
         self.size = payload.size
@@ -352,9 +360,10 @@ class TensorFrames:
         InvalidType
             If its shape or element type is not that of the ring.
         """
-        if value.__class__ is np.ndarray and (element_of(value.dtype), value.shape, value.dtype) == self._kind_of_array:
+        like = self._like
+        if value.__class__ is np.ndarray and (value.dtype, value.shape) == self._kind_of_array:
             return value
-        tensor, like = as_tensor(value), self._like
+        tensor = as_tensor(value)
         if not isinstance(tensor, Tensor) or (tensor.shape, tensor._element) != (like.shape, like._element):
             raise InvalidType(f"the ring holds tensors like {like!r}, found {tensor!r}")
         return tensor.storage

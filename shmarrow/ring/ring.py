@@ -196,6 +196,8 @@ class Ring(Hinted):
     ) -> None:
         self._lock = _thread.RLock()  # as it knows its owner
         self._writing = False
+        self._spare: int | None = None
+        """The slot for the next frame, if the writer has taken one."""
         self._timeout = as_timeout(timeout)
         self._limit = math.inf if self._timeout is None else self._timeout
         self._accept_users = as_users(accept_users)
@@ -312,10 +314,14 @@ class Ring(Hinted):
         """Take a slot for a frame, which no reader gets from now on; the caller sets ``_writing`` to False at last."""
         if self._writing:  # a second one would be in the same slot
             raise InvalidArgument(f"another frame of the ring {self.name!r} is being written: publish that one first")
+        if self._closed or self._file.locks.fd < 0:
+            self._check()
         self._writing = True
-        try:
-            slot: int = self._awaited(self._free_slot, p.WRITER_WAITS)
+        slot, self._spare = self._spare, None
+        if slot is not None:
             return slot
+        try:
+            return self._awaited(self._free_slot, p.WRITER_WAITS)
         except BaseException:
             self._writing = False
             raise
@@ -325,20 +331,26 @@ class Ring(Hinted):
 
         With the policy ``"all"``, that is the one after it or none, so frame ``n + 1`` follows frame ``n``.
         """
-        file, words, count = self._file, self._words, self._count
+        count = self._count
         while True:
-            newest = words[NEWEST]
+            newest = self._words[NEWEST]
             for step in range(1, 2 if self._all else count + 1):  # the newest frame last: readers may want it
-                slot = (newest + step) % count
-                if self._is_needed(slot):
-                    continue
-                number, file.sequences[slot] = file.sequences[slot], 0
-                file.locks.fence()
-                if not self._is_needed(slot):
-                    return slot
-                file.sequences[slot] = number
+                if self._take_slot((newest + step) % count):
+                    return (newest + step) % count
             if self._all and self._asked(p.WRITER_WAITS):
                 return None
+
+    def _take_slot(self, slot: int) -> bool:
+        """Take a slot for the writer, so that no reader gets the frame in it; whether no reader needs it."""
+        if self._is_needed(slot):
+            return False
+        file = self._file
+        number, file.sequences[slot] = file.sequences[slot], 0
+        file.locks.fence()
+        if not self._is_needed(slot):
+            return True
+        file.sequences[slot] = number
+        return False
 
     def _is_needed(self, slot: int) -> bool:
         """Whether a living reader holds a slot, or with the policy ``"all"`` has yet to take the frame in it."""
@@ -351,7 +363,7 @@ class Ring(Hinted):
         return bool(needing) and any(file.locks.is_locked(p.READER_LOCKS + i) for i in needing)
 
     def _publish(self, slot: int) -> None:
-        """Publish the frame in a slot."""
+        """Publish the frame in a slot, and then look for the slot of the next one, while nobody waits for it."""
         words, file = self._words, self._file
         number = words[NEWEST] // self._count + 1
         newest = number * self._count + slot
@@ -363,6 +375,8 @@ class Ring(Hinted):
         words[NEWEST] = newest
         for entry in compress(file.entries, file.columns[WAITS].tolist()):
             file.futexes.wake(entry + WAITS)
+        following = (slot + 1) % self._count
+        self._spare = following if self._take_slot(following) else None
 
     # --- readers ---
 
@@ -421,7 +435,7 @@ class Ring(Hinted):
         while True:
             closed = words[CLOSED]  # before it looks for a frame, as the last one may come now
             word = words[NEWEST]
-            number, slot = divmod(word, self._count)
+            number, slot = word // self._count, word % self._count
             if number > taken:
                 if self._all and number > taken + 1:
                     slot = (slot - (number - taken - 1)) % self._count  # they follow each other

@@ -457,10 +457,13 @@ def test_async_for(shm_name: str) -> None:
 def test_a_ring_is_passed_to_a_worker(shm_name: str) -> None:
     with sa.Ring(shm_name, like=LIKE) as ring:
         given = pickle.dumps(ring)
+        ring.put(numbered(1))
+        whole = Path("/dev/shm", shm_name.removeprefix("shm:")).read_bytes()
 
         def read() -> None:
             with pytest.raises(sa.Closed, match="a parent of this process"):
-                ring.put(LIKE)
+                ring.put(numbered(9))
+            assert Path("/dev/shm", shm_name.removeprefix("shm:")).read_bytes() == whole
             with pickle.loads(given) as reader:
                 assert taken(reader, 1) == [5]
 
