@@ -62,6 +62,11 @@ FITS = "the batch does not fit the writer's schema: "
 WIDE = {f"c{i}": "int8" for i in range(300)}
 DIFFERENT: dict[str, tuple[Any, Any, str]] = {
     "type": ({"s": "string", "n": "int32"}, pa.table(VALUES), "column 'n' is int64, expected int32; shmarrow.table("),
+    "not of text in another layout, which is cast": (
+        {"s": "string", "n": "int32"},
+        pl.DataFrame(VALUES),
+        "column 'n' is int64, expected int32",
+    ),
     "own layout": (
         {"s": "large_string", "n": "int64"},
         BATCH,

@@ -17,20 +17,11 @@ from typing import Any
 
 import pytest
 from interrupts import interrupted
+from measures import descriptors
 from processes import ended, forked, python
 from writers import KINDS, Case, Folder, files_of_at_most
 
 import shmarrow as sa
-
-
-def open_files(folder: Path) -> list[int]:
-    """The descriptors of files in a folder."""
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{number}").startswith(str(folder)):
-                found.append(int(number))
-    return found
 
 
 @pytest.fixture(params=KINDS)
@@ -44,7 +35,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     found.place.close()
     gc.collect()
     if "raises" not in request.function.__name__ or (found.place.__class__ is Folder):
-        assert open_files(tmp_path) == []
+        assert descriptors(tmp_path) == []
 
 
 # --- the two ends ---------------------------------------------------------------------------------------------------
@@ -307,7 +298,7 @@ def test_a_child_of_another_thread(case: Case) -> None:
 def test_a_child_that_has_other_files_closes_none_of_them(tmp_path: Path) -> None:
     """As a daemon, it closes what it inherits, and opens files under the same numbers."""
     writers = [Case(name, tmp_path).open() for name in ("segment", "segment that replaces", "file", "stream")]
-    numbers = open_files(tmp_path)
+    numbers = descriptors(tmp_path)
     assert len(numbers) == 4
 
     def child() -> None:
@@ -320,7 +311,7 @@ def test_a_child_that_has_other_files_closes_none_of_them(tmp_path: Path) -> Non
 
     assert ended(forked(child)) == 0
     writers.clear()
-    assert open_files(tmp_path) == []
+    assert descriptors(tmp_path) == []
 
 
 # --- signals --------------------------------------------------------------------------------------------------------

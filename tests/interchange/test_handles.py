@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 from cases import table as cases
 from handle_workers import Removes, hand_back, look, look_opened, made_and_removed, mapped, put_into, rows_of_first
+from measures import mappings
 from processes import ended, forked, killed_at_end, python
 
 import shmarrow as sa
@@ -288,18 +289,14 @@ def test_mapped_once_and_as_long_as_it_is_used(place: Path) -> None:
     handle = sa.handle(batch)
     del batch
     gc.collect()
-
-    def mappings() -> int:
-        return Path("/proc/self/maps").read_text().count(str(path))
-
-    assert mappings() == 0
+    assert not mappings(path)
     with ThreadPoolExecutor(4) as pool:
         opened = list(pool.map(lambda _: handle.open(), range(400)))
     assert [found["x"].to_pylist() for found in opened] == [list(range(10))] * 400
-    assert mappings() == 1
+    assert len(mappings(path)) == 1
     opened.clear()
     gc.collect()
-    assert mappings() == 0
+    assert not mappings(path)
 
 
 # --- damaged handles --------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import forms
 import pytest
 from cases import table as cases
 from forms import numbers
+from measures import held
 
 import shmarrow as sa
 
@@ -26,18 +27,6 @@ def no_garbage_collection() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-def held(path: str) -> tuple[int, int]:
-    """Return the numbers of this process's descriptors and mappings of a file."""
-    descriptors = 0
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            descriptors += os.readlink(f"/proc/self/fd/{number}") == path
-        except FileNotFoundError:
-            continue
-    with open("/proc/self/maps") as lines:
-        return descriptors, sum([line.rstrip("\n").endswith(path) for line in lines])
 
 
 OPENERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 from cases import table as cases
 from forms import WRITABLE, file_of, numbers, stream_of
+from measures import mappings
 from wire import blocks_of, messages
 
 import shmarrow as sa
@@ -217,14 +218,6 @@ def test_every_message_body_and_buffer_is_aligned(compression: str | None) -> No
 # --- no copies, and lives of their own ------------------------------------------------------------------------------
 
 
-def mappings_of(name: str) -> list[tuple[int, int]]:
-    """Return the addresses at which a file is mapped into this process, according to the kernel."""
-    with open("/proc/self/maps") as lines:
-        found = [line.split(maxsplit=5) for line in lines]
-    ranges = [row[0].split("-") for row in found if len(row) == 6 and name in row[5]]
-    return [(int(low, 16), int(high, 16)) for low, high in ranges]
-
-
 def all_buffers(array: Any) -> Iterator[Any]:
     yield from array.buffers()
     for step in (array, *array.children):
@@ -243,7 +236,7 @@ def test_no_copy_is_made_of_a_mapping(place: str, kind: str, tmp_path: Path, shm
             writer.write(batch)
         with (sa.ipc.open_file if kind == "file" else sa.ipc.open_stream)(where) as reader:
             (got,) = reader
-            spans = mappings_of(name)
+            spans = mappings(name)
             assert len(spans) >= 1
             for column in got.columns:
                 for buffer in all_buffers(column):
@@ -252,7 +245,7 @@ def test_no_copy_is_made_of_a_mapping(place: str, kind: str, tmp_path: Path, shm
                         assert any(start <= low and low + len(buffer) <= end for start, end in spans), column.type
         del got, reader, column, buffer
         gc.collect()
-        assert not mappings_of(name)
+        assert not mappings(name)
 
 
 @pytest.mark.parametrize("place", ["path", "shm"])
@@ -274,7 +267,7 @@ def test_arrays_outlive_their_reader_and_their_name(place: str, kind: str, tmp_p
     with pytest.raises(sa.Closed, match="closed"):
         reader.get_batch(0)
     sa.segment.delete(where)
-    assert len(mappings_of(name)) == 1
+    assert len(mappings(name)) == 1
     assert np.array_equal(got.column("i").to_numpy(), np.arange(100_000))  # made after the end of reader and name
     assert got.column("d")[99_999] == words.values[0]  # whose dictionary is looked for only now
     del reader, got
@@ -286,7 +279,7 @@ def test_arrays_outlive_their_reader_and_their_name(place: str, kind: str, tmp_p
     assert part.tolist() == [1.25, 1.5, 1.75, 2.0, 2.25]
     del part
     gc.collect()
-    assert not mappings_of(name)
+    assert not mappings(name)
 
 
 def test_what_is_mapped_cannot_be_written_to(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import forms
 import numpy as np
 import pytest
+from wire import messages
 
 import shmarrow as sa
 from shmarrow.ipc.batch.decode import BatchHeader, read_message
 from shmarrow.ipc.flatbuffers.reader import TracingReader
 from shmarrow.ipc.message.decode import TemplateCache, parse_metadata
-from tests.support.wire import messages
 
 SCHEMA = sa.schema([("x", sa.int64()), ("y", sa.string()), ("z", sa.int64())])
 

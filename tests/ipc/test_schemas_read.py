@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cases.table import cases
+from measures import mappings
 
 import shmarrow as sa
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError
@@ -203,11 +204,6 @@ def test_names_are_found(form: str, count: int) -> None:
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
-def mapped(path: Path) -> int:
-    """Return the number of this process's mappings of a file, removed files included."""
-    return sum(str(path) in line for line in Path("/proc/self/maps").read_text().splitlines())
-
-
 def write(path: Path, schema: sa.Schema, rows: int = 3) -> None:
     batch = sa.RecordBatch(schema, rows, [sa.array(range(rows), field.type) for field in schema])
     with sa.ipc.new_file(path, schema, overwrite=True) as writer:
@@ -229,9 +225,9 @@ def test_a_schema_that_is_kept_holds_no_file(tmp_path: Path, keep: str, count: i
             "field": lambda r: r.get_batch(0).field(1),
             "projection": lambda r: r.schema,
         }[keep](reader)
-        assert mapped(path)
+        assert mappings(path)
         del reader
-        assert not mapped(path)
+        assert not mappings(path)
         if keep == "field":
             assert kept == schema.field(1)
         elif keep == "projection":

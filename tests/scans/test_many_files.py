@@ -8,13 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from measures import mappings
 from processes import python
 
 import shmarrow as sa
-
-
-def mappings_of(text: str) -> int:
-    return sum(text in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 def test_small_files_of_a_scan_are_read_and_large_ones_mapped(tmp_path: Path) -> None:
@@ -23,14 +20,14 @@ def test_small_files_of_a_scan_are_read_and_large_ones_mapped(tmp_path: Path) ->
     scan = sa.scan(tmp_path)
     table = scan.to_table()
     assert table.num_rows == 100_020
-    assert mappings_of(str(tmp_path)) == 1
+    assert len(mappings(tmp_path)) == 1
     (tmp_path / "1.arrow").write_bytes(b"")
     assert table["x"].to_pylist()[:20] == [*range(10), *range(10)], "what was read survives truncation"
     assert pickle.loads(pickle.dumps(table.slice(0, 20))).equals(table.slice(0, 20))
-    assert mappings_of(str(tmp_path / "0.arrow")) == 0
+    assert not mappings(tmp_path / "0.arrow")
     assert sa.open(tmp_path / "0.arrow")[0].num_rows == 10
     with sa.open(tmp_path / "0.arrow") as reader:
-        assert mappings_of(str(tmp_path / "0.arrow")) == 1, "what is opened by itself is mapped"
+        assert len(mappings(tmp_path / "0.arrow")) == 1, "what is opened by itself is mapped"
         assert pickle.loads(pickle.dumps(reader))[0].equals(reader[0])
 
 
@@ -96,6 +93,6 @@ def test_files_with_holes_in_memory_are_read(shm_name: str) -> None:
             with sa.ipc.open_file(where) as reader:
                 assert not np.any(reader[0]["x"].to_numpy())
     assert not np.any(np.frombuffer(sa.segment.attach(path).data, np.uint8)[100_000:200_000])
-    assert mappings_of(str(path)) == 0
+    assert not mappings(path)
     assert path.stat().st_blocks == before
     sa.segment.delete(shm_name)

@@ -19,6 +19,7 @@ import lab
 import numpy as np
 import pytest
 from cases.store_files import check_store as check
+from measures import held
 from put_all import put_all
 from waiting import wait_until, wait_until_asleep
 
@@ -27,13 +28,6 @@ from shmarrow.store import protocol
 
 SCHEMA = sa.schema([("x", sa.int64())])
 TEXT = b"somebody else's file\n"
-
-
-def opened(where: str) -> list[str]:
-    """The descriptors and mappings that this process has in a directory."""
-    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-    found = [os.readlink(link) for link in links if os.path.lexists(link)]
-    return [each for each in (*found, *Path("/proc/self/maps").read_text().splitlines()) if where in each]
 
 
 # --- closed -----------------------------------------------------------------------------------------------------
@@ -65,7 +59,7 @@ def test_drafts_and_watches_outlive_their_store(tmp_path: Path) -> None:
         dropped.abort()
         del draft, writer, dropped, watch
         gc.collect()
-        assert opened(where) == []
+        assert held(where) == (0, 0)
         assert all(os.path.getsize(tmp_path / f"other{number}") == len(TEXT) for number in range(8))
         assert all(os.pread(other.fileno(), 100, 0) == TEXT for other in others)
     assert set(check(where)) == {"draft", "written"}
@@ -189,7 +183,7 @@ def test_closing_while_other_threads_put(tmp_path: Path) -> None:
         assert all(os.pread(other.fileno(), 100, 0) == TEXT for other in others), number
         for other in others:
             other.close()
-        assert opened(where) == []
+        assert held(where) == (0, 0)
     assert errors == {"closed": 80}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import io
 import os
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import message_of
+from measures import held
 from remote import Counted, FailsOnce
 
 import shmarrow as sa
@@ -190,14 +190,6 @@ def test_a_bundle_from_what_cannot_seek() -> None:
 
 
 # --- what is held -----------------------------------------------------------------------------------------------
-
-
-def held(path: Path) -> tuple[int, int]:
-    """Return the numbers of this process's descriptors and mappings of a file."""
-    gc.collect()
-    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-    with open("/proc/self/maps") as maps:
-        return sum(os.path.realpath(link) == str(path) for link in links), maps.read().count(str(path))
 
 
 def test_what_a_tensor_holds(tmp_path: Path) -> None:
