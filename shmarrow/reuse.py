@@ -24,10 +24,10 @@ from typing import Any
 from weakref import ref
 
 from shmarrow.buffer import Bytes
-from shmarrow.errors import InvalidArgument, InvalidData
-from shmarrow.ipc.batch.decode import FILE_STRIDE
+from shmarrow.errors import InvalidArgument
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.memory import Mapping
+from shmarrow.memory.split import FILE_STRIDE, SplitBody
 from shmarrow.objects.encode import Encoded, encode
 
 
@@ -61,34 +61,6 @@ class SharedFiles:
     def body(self, own: Bytes) -> SplitBody:
         """Return the body of a message that has the bytes ``own`` in the object's own file."""
         return SplitBody(own, self)
-
-
-class SplitBody:
-    """The body of a message whose buffers are in several files: a sequence of bytes, read by slices within one file.
-
-    Attributes
-    ----------
-    own : uint8 ndarray
-        The bytes in the object's own file, which come first; part ``k`` begins at ``k * FILE_STRIDE``.
-    """
-
-    __slots__ = ("_shared", "own")
-
-    def __init__(self, own: Bytes, shared: SharedFiles) -> None:
-        self.own = own
-        self._shared = shared
-
-    def __len__(self) -> int:
-        return (self._shared.count + 1) * FILE_STRIDE
-
-    def __getitem__(self, part: slice) -> Bytes:
-        number, start = divmod(part.start, FILE_STRIDE)
-        stop = part.stop - number * FILE_STRIDE
-        data = self._shared.data(number) if number else self.own
-        if stop > len(data):
-            where = f"part {number} of the object" if number else "the body"
-            raise InvalidData(f"a buffer needs [{start}, {stop}) of {where}, which has {len(data)} bytes")
-        return data[start:stop]
 
 
 _PAGE = 4096

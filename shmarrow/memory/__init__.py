@@ -3,9 +3,9 @@
 
 ``location`` resolves names and explains refusals. ``attached`` maps published objects, ``mappings`` holds the mappings,
 ``opening`` opens whatever can be read; ``unnamed_file``, ``segment_writer`` and ``sinks`` write, ``files`` creates,
-fills, links and removes files. ``life_cycle`` is how every writer ends, ``state_machine`` its table of states.
-``locks`` and ``futex`` are how processes exclude, wake and wait for each other. ``formats`` recognises formats by their
-first bytes.
+fills, links and removes files. ``split`` is how bytes in several files are one body. ``life_cycle`` is how every writer
+ends, ``state_machine`` its table of states. ``locks`` and ``futex`` are how processes exclude, wake and wait for each
+other. ``formats`` recognises formats by their first bytes.
 Users know the room as :mod:`shmarrow.segment`.
 """
 

@@ -11,10 +11,10 @@ import numpy as np
 from shmarrow.buffer import Bytes
 from shmarrow.errors import counted
 from shmarrow.ipc.batch.codecs import codec_name
-from shmarrow.ipc.batch.decode import FILE_STRIDE
 from shmarrow.ipc.flatbuffers.tables import TABLES
 from shmarrow.ipc.message.decode import Message
 from shmarrow.memory import shared_of
+from shmarrow.memory.split import FILE_STRIDE
 from shmarrow.xray.flat import chapter_of, padding
 from shmarrow.xray.model import BufferRole, Claim, Finding, Path, Region, Report, tile
 from shmarrow.xray.overviews import Batch

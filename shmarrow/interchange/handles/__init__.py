@@ -26,6 +26,7 @@ from shmarrow.interchange.handles.columns import ColumnWriter, open_arrays, open
 from shmarrow.interchange.handles.objects import INLINE, HandleObjects, Locator, ObjectRef
 from shmarrow.layout import Array
 from shmarrow.memory import boot_id, host_name, open_source
+from shmarrow.memory.split import FILE_STRIDE
 
 T = TypeVar("T")
 
@@ -207,7 +208,7 @@ def _describe(value: object, locator: Locator) -> tuple[str, tuple[Any, ...] | i
                 "open it; save it to a file, or put it in a store, first"
             )
         place = locator.find(data)
-        return "bundle", locator.buffer(data)[0] if place is None else place[0]
+        return "bundle", (locator.buffer(data)[0] if place is None else place) // FILE_STRIDE
     raise InvalidType(f"expected a batch, a table, an array, a tensor or a bundle, found {full_name(value)}")
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.columns import ChunkedArray, ColumnView, RecordBatch, Table, fields_at
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, printable, shown
+from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, at, printable, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.contents import contents
@@ -38,6 +38,7 @@ from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.memory import Segment, Source, open_source
+from shmarrow.memory.split import FILE_STRIDE
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.types import DataType, Field, Metadata, Schema, storage_of
 
@@ -87,8 +88,8 @@ for _name in _SPECIAL.split():
     setattr(Unavailable, f"__{_name}__", Unavailable._refuse)
 
 
-NODE, BUFFER = 4, 3
-_MISSING = -2
+NODE, BUFFER = 4, 2
+_MISSING = -1
 
 
 class FileBatches(NamedTuple):
@@ -124,7 +125,7 @@ class PackedArrays(NamedTuple):
     nodes : bytes
         For each array, then its children, then its dictionary: length, null count, offset and number of buffers, int64.
     buffers : bytes
-        For each buffer: the number of its object, start and size, int64; -2 as number for an absent buffer.
+        For each buffer: its place, see :mod:`shmarrow.memory.split`, and size, int64; -1 and 0 for an absent buffer.
     metadata : tuple of pairs of bytes
         The metadata of the batch.
     """
@@ -269,13 +270,16 @@ class ColumnWriter:
         if not isinstance(body, np.ndarray):
             return None
         place = self._locator.find(body)
-        file = None if place is None else self._file(place[0], body)
-        number = None if file is None or place is None else file.number(place[1])
-        if place is None or number is None:
+        if place is None:
+            return None
+        ref, start = divmod(place, FILE_STRIDE)
+        file = self._file(ref, body)
+        number = None if file is None else file.number(start)
+        if number is None:
             return None
         if columns is not None:
             columns = self._known.setdefault(tuple(columns), tuple(columns))
-        return FileBatches(place[0], number, 1, columns, offset, length)
+        return FileBatches(ref, number, 1, columns, offset, length)
 
     def _file(self, ref: int, body: Any) -> _Numbers | None:
         if ref not in self._files:
@@ -302,7 +306,7 @@ class ColumnWriter:
         for part in take_apart(arrays, trim=False, dictionaries=True):
             nodes += (part._length, part._null_count, part._offset, len(part._buffers))
             for data in part._buffers:
-                buffers += (_MISSING, 0, 0) if data is None else self._locator.buffer(data)
+                buffers += (_MISSING, 0) if data is None else self._locator.buffer(data)
         pairs = tuple((metadata or {}).items())
         return PackedArrays(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), pairs)
 
@@ -426,14 +430,15 @@ class _PackedParts(Parts):
         return Node(length, null_count, offset)
 
     def buffer(self, spec: BufferSpec) -> Bytes | None:
-        ref, start, size = next(self._buffers, (_MISSING - 1, 0, 0))
-        if ref < _MISSING:
+        place, size = next(self._buffers, (_MISSING - 1, 0))
+        if place < _MISSING:
             raise InvalidData(f"a damaged handle: a buffer of {self.type} is missing")
-        if ref == _MISSING:
-            if start or size:
-                raise InvalidData(f"a damaged handle: an absent buffer of {self.type} has {size} bytes at {start}")
+        if place == _MISSING:
+            if size:
+                raise InvalidData(f"a damaged handle: an absent buffer of {self.type} has {size} bytes")
             return None
-        return self._memory.buffer(ref, start, size)
+        with at("a damaged handle"):
+            return self._memory.body[place : place + size]
 
     def variadic(self) -> list[Any]:
         return [self.buffer(DATA) for _ in range(self._variadic)]

@@ -34,12 +34,13 @@ from shmarrow.memory import (
     status_of,
 )
 from shmarrow.memory import attach as attach_segment
+from shmarrow.memory.split import FILE_STRIDE, SplitBody
 
 INLINE_BYTES = 1 << 16
 """The most bytes stored in a handle itself, such as a computed validity bitmap in private memory."""
 
-INLINE = -1
-"""The number that stands for the bytes in the handle itself, in place of an object."""
+INLINE = 0
+"""The number that stands for the bytes in the handle itself, in place of an object; objects count from 1 on."""
 
 
 class ObjectRef(NamedTuple):
@@ -105,8 +106,8 @@ class Locator:
         self._found: dict[int, int] = {}  # numbers of objects by the addresses of their mappings
         self._low = self._high = self._last = 0
 
-    def find(self, data: Any) -> tuple[int, int] | None:
-        """Return the index of an ndarray's ref and its offset there; None if its memory is in no ref.
+    def find(self, data: Any) -> int | None:
+        """Return the place of an ndarray, see :mod:`shmarrow.memory.split`; None if its memory is in no ref.
 
         Raises
         ------
@@ -123,27 +124,29 @@ class Locator:
                 ref = _ref_of(mapping)
                 if ref is None:
                     return None
-                number = self._found[mapping.address] = len(self.refs)
                 self.refs.append(ref)
+                number = self._found[mapping.address] = len(self.refs)
             self._low, self._high, self._last = mapping.address, mapping.address + len(mapping), number
-        return self._last, address - self._low
+        return self._last * FILE_STRIDE + address - self._low
 
-    def buffer(self, data: Bytes) -> tuple[int, int, int]:
-        """Return (ref, start, size) of a buffer, which is copied into the handle if it is in no ref.
+    def buffer(self, data: Bytes) -> tuple[int, int]:
+        """Return place and size of a buffer, which is copied into the handle if it is in no ref.
 
         Raises
         ------
         InvalidArgument
-            If it is too large to copy.
+            If it is too large to copy, or in more files than places can tell.
         ObjectNotFound
             As :meth:`find`.
         """
         size = len(data)
         if not size:
-            return INLINE, 0, 0
+            return 0, 0
         place = self.find(data)
         if place is not None:
-            return *place, size
+            if place >= 1 << 63:
+                raise InvalidArgument(f"cannot make a handle: its buffers are in more than {len(self.refs) - 1} files")
+            return place, size
         start = len(self.inline)
         if start + size > INLINE_BYTES:
             raise InvalidArgument(
@@ -152,7 +155,7 @@ class Locator:
                 "there, first"
             )
         self.inline += data.data
-        return INLINE, start, size
+        return start, size
 
     def finish(self) -> tuple[tuple[ObjectRef, ...], bytes]:
         """Return the objects and the inline bytes."""
@@ -279,44 +282,40 @@ class HandleObjects:
     """The memory of a handle, for one :meth:`~shmarrow.interchange.handles.Handle.open`.
 
     Each object is mapped on first use.
+
+    Attributes
+    ----------
+    body : SplitBody
+        The bytes in the handle itself, and those of the objects.
     """
 
-    __slots__ = ("_boot", "_host", "_inline", "_refs", "_segments")
+    __slots__ = ("_boot", "_host", "_refs", "_segments", "body")
 
     def __init__(self, refs: Sequence[ObjectRef], inline: bytes, boot: str, host: str) -> None:
         if not isinstance(refs, tuple) or not isinstance(inline, bytes):
             raise InvalidData(f"a damaged handle: expected refs and bytes, found {shown(refs)}, {shown(inline)}")
         self._refs = refs
-        self._inline = np.frombuffer(inline, U1) if inline else np.empty(0, U1)
-        self._inline.flags.writeable = False
+        own = np.frombuffer(inline, U1) if inline else np.empty(0, U1)
+        own.flags.writeable = False
+        self.body = SplitBody(own, self)
         self._boot = boot
         self._host = host
         self._segments: dict[int, Segment] = {}
 
+    @property
+    def count(self) -> int:
+        """The number of objects."""
+        return len(self._refs)
+
     def segment(self, number: object) -> Segment:
         """Return the attached object of a ref."""
-        if not isinstance(number, int) or not 0 <= number < len(self._refs):
+        if not isinstance(number, int) or not 0 < number <= len(self._refs):
             raise InvalidData(f"a damaged handle: no object {shown(number)} among {len(self._refs)}")
         segment = self._segments.get(number)
         if segment is None:
-            segment = self._segments[number] = attach(self._refs[number], self._boot, self._host)
+            segment = self._segments[number] = attach(self._refs[number - 1], self._boot, self._host)
         return segment
 
     def data(self, number: object) -> Bytes:
         """Return all bytes of a ref, or the inline bytes."""
-        return self._inline if isinstance(number, int) and number == INLINE else self.segment(number).data
-
-    def buffer(self, number: int, start: int, size: int) -> Bytes:
-        """Return a range of bytes.
-
-        Raises
-        ------
-        InvalidData
-            If it is out of the bounds of its ref.
-        """
-        data = self.data(number)
-        if start < 0 or size < 0 or start > len(data) - size:
-            raise InvalidData(
-                f"a damaged handle: a buffer needs the bytes [{start}, {start + size}), object {number} has {len(data)}"
-            )
-        return data[start : start + size]
+        return self.body.own if isinstance(number, int) and number == INLINE else self.segment(number).data

@@ -16,6 +16,7 @@ from shmarrow.buffer import DType, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, shown
 from shmarrow.interchange.handles.columns import schema_bytes, schema_of
 from shmarrow.interchange.handles.objects import HandleObjects, Locator
+from shmarrow.memory.split import FILE_STRIDE
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.dense import MAX_DIMENSIONS, as_dim_names
 from shmarrow.tensor.element import ML_DTYPES, Element, as_element
@@ -24,10 +25,9 @@ from shmarrow.types import Field, Schema, as_metadata
 
 
 class Elements(NamedTuple):
-    """An ndarray: object and offset of its first byte, dtype by name unless known otherwise, shape and strides."""
+    """An ndarray: the place of its first byte, dtype by name unless known otherwise, shape and strides."""
 
-    ref: int
-    start: int
+    place: int
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -90,9 +90,9 @@ def _elements(array: NDArray, locator: Locator) -> Elements:
     place = locator.find(array) if array.size else None
     if place is None:
         data = np.ascontiguousarray(array)
-        ref, start, _ = locator.buffer(data.reshape(-1).view("u1") if data.size else np.empty(0, "u1"))
-        return Elements(ref, start, name, array.shape, data.reshape(array.shape).strides)
-    return Elements(*place, name, array.shape, array.strides)
+        place, _ = locator.buffer(data.reshape(-1).view("u1") if data.size else np.empty(0, "u1"))
+        return Elements(place, name, array.shape, data.reshape(array.shape).strides)
+    return Elements(place, name, array.shape, array.strides)
 
 
 def restore(parts: object, memory: HandleObjects) -> Any:
@@ -132,22 +132,23 @@ def _array(elements: object, dtype: DType | None, memory: HandleObjects) -> NDAr
     """Return an ndarray over its object, after checking that all elements are in bounds."""
     if not isinstance(elements, Elements):
         raise InvalidData(f"a damaged handle: expected an ndarray, found {shown(elements)}")
-    ref, start, name, shape, strides = elements
+    place, name, shape, strides = elements
     if dtype is None:
         if name not in _INDEX_DTYPES:
             raise InvalidData(f"a damaged handle: an index of dtype {shown(name)}")
         dtype = np.dtype(name)
-    numbers = [start, *shape, *strides]
+    numbers = [place, *shape, *strides]
     if (
         len(shape) != len(strides)
         or len(shape) > MAX_DIMENSIONS
         or not all(isinstance(number, int) and 0 <= number < 1 << 63 for number in numbers)
     ):
-        raise InvalidData(f"a damaged handle: an ndarray at {start} of shape {shown(shape)}, strides {shown(strides)}")
+        raise InvalidData(f"a damaged handle: an ndarray at {place} of shape {shown(shape)}, strides {shown(strides)}")
     if 0 in shape:
         return np.empty(shape, dtype)
+    number, start = divmod(place, FILE_STRIDE)
     end = start + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) + dtype.itemsize
-    data = memory.data(ref)
+    data = memory.data(number)
     if end > len(data):
         raise InvalidData(f"a damaged handle: an ndarray needs the bytes [{start}, {end}) of {len(data)}")
     if prod(shape) > max(len(data), EXPANDED_VALUES):  # possible with strides of 0

@@ -37,6 +37,7 @@ from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema
 from shmarrow.layout import make_array, nulls
 from shmarrow.layout.listing import LISTING, BufferSpec, swapped, swapped_views, walk
 from shmarrow.layout.parts import Parts, assemble
+from shmarrow.memory.split import FILE_STRIDE
 from shmarrow.types import Metadata, Schema
 
 if TYPE_CHECKING:
@@ -148,11 +149,6 @@ def header_of(message: Message, table: TableView, where: str) -> BatchHeader:
         message.custom_metadata,
     )
 
-
-FILE_STRIDE = 1 << 48
-"""A buffer at ``k * FILE_STRIDE + n`` in a body is at offset ``n`` of the k-th file that the object shares with others.
-
-Such a body is not one piece of memory; see :mod:`shmarrow.reuse`."""
 
 _V4 = ENUMS["MetadataVersion"]["V4"]
 _UNIONS = ("dense_union", "sparse_union")
