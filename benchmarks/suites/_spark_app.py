@@ -1,4 +1,4 @@
-"""One Spark application of ``spark.py``: ``python _spark_app.py CONFIG``, with tasks as lines of JSON.
+"""One Spark application of ``spark.py``: ``python _spark_app.py MASTER FOLDER``, with tasks as lines of JSON.
 
 A task is ``{"task": NAME, ...}``, a line on standard input; its answer is one line on standard output. What Spark and
 its workers print goes to standard error. The functions that run in workers are pickled by value, as this file is the
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
 from shmarrow import spark as sas
@@ -34,21 +32,6 @@ _serial = count()
 
 
 # --- what runs in workers ---------------------------------------------------------------------------------------
-
-
-class Started:
-    """An object that is unpickled as the time of unpickling, at which the work of a task begins."""
-
-    def __reduce__(self) -> tuple[Callable[[], float], tuple[()]]:
-        return time.monotonic, ()
-
-
-def products_in(values: dict[int, tuple[float, int]], ids: Any) -> Any:
-    """What a pandas UDF does with a broadcast dict: a product for each id, null if it is not there."""
-    import pandas as pd
-
-    pairs = map(values.get, ids)
-    return pd.Series([None if pair is None else pair[0] * pair[1] for pair in pairs], dtype="float64")
 
 
 def sums(batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -87,27 +70,6 @@ def sums_of_files(paths: list[str], batches: Batches) -> Batches:
             yield from sums(dataset.dataset(paths[index]).to_batches())
 
 
-def discard(batches: Batches) -> Batches:
-    """Read all of the input, and give nothing."""
-    for _ in batches:
-        pass
-    return iter(())
-
-
-def trim(rows: Iterable[int]) -> None:
-    """Give back the memory that allocators keep, which a later task would use again unseen."""
-    import ctypes
-    import gc
-    import time
-
-    import pyarrow as pa
-
-    gc.collect()
-    pa.default_memory_pool().release_unused()
-    ctypes.CDLL(None).malloc_trim(0)
-    time.sleep(0.3)  # so that each worker gets some of these tasks
-
-
 def pss() -> int:
     """Bytes of this process's memory, shared pages by the number of processes that have them."""
     with open("/proc/self/smaps_rollup") as file:
@@ -129,138 +91,137 @@ def meet(folder: str, number: int, members: int, text: str = "") -> None:
         time.sleep(0.005)
 
 
-def pyarrow_source() -> type:
-    """The peer of the data source, as one writes it with pyarrow."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
-    class Reader(DataSourceReader):
-        def __init__(self, paths: list[str], names: list[str]) -> None:
-            self.paths, self.names = paths, names
-
-        def partitions(self) -> list[Any]:
-            return [InputPartition(path) for path in self.paths]
-
-        def read(self, partition: Any) -> Iterator[Any]:
-            import pyarrow as pa
-
-            with pa.ipc.open_file(pa.memory_map(partition.value)) as reader:
-                for number in range(reader.num_record_batches):
-                    batch = reader.get_batch(number).select(self.names)
-                    for start in range(0, batch.num_rows, 10_000):
-                        yield batch.slice(start, 10_000)
-
-    class Source(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "with_pyarrow"
-
-        def reader(self, schema: Any) -> Any:
-            return Reader(self.options["paths"].split("\n"), schema.names)
-
-    return Source
-
-
 # --- the application --------------------------------------------------------------------------------------------
 
 
 class Application:
     """A Spark session and the tasks that are asked of it; each gives what one line of JSON can hold."""
 
-    def __init__(self, config: dict[str, str], master: str) -> None:
+    def __init__(self, master: str, folder: str) -> None:
         warnings.filterwarnings("ignore", message="PySpark does not yet", category=FutureWarning)
         settings = {
             "spark.master": master,
+            "spark.local.dir": folder,
             "spark.driver.host": "127.0.0.1",  # where it listens, and nowhere else
+            "spark.driver.memory": "3g",
+            "spark.log.level": "ERROR",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": os.path.join(folder, "warehouse"),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.log.level": "ERROR",
-            "spark.driver.memory": "6g",
-            "spark.driver.maxResultSize": "4g",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.dynamicAllocation.enabled": "false",
-            **config,
         }
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName("shmarrow")
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        self.spark = builder.getOrCreate()
+        self.spark = SparkSession.builder.appName("shmarrow").config(map=settings).getOrCreate()
         self.sc = self.spark.sparkContext
-        self.values: dict[int, Any] = {}
-        self.tables: dict[str, Any] = {}
-        self.looked_in: dict[str, Any] = {}
         self.held: dict[str, Any] = {}
 
     def ready(self) -> str:
         return str(self.sc.version)
 
-    # --- one value for all workers
+    def collect(self, df: Any) -> dict[str, int]:
+        """The valid rows of each column, of all partitions; the sums are computed as well."""
+        found: dict[str, int] = {}
+        for name, rows, _ in df.collect():
+            found[name] = found.get(name, 0) + rows
+        return found
 
-    def value(self, size: int) -> Any:
-        if size not in self.values:
-            self.values[size] = np.random.default_rng(0).random(size // 8)
-        return self.values[size]
+    def hold(self, name: str, make: Callable[[], Any]) -> Any:
+        """What is made once, before the turns that count."""
+        if name not in self.held:
+            self.held[name] = make()
+        return self.held[name]
 
-    def publish(self, side: str, size: int) -> Any:
-        value = self.value(size)
-        return self.sc.broadcast(value) if side == "sc.broadcast" else sas.broadcast(value, self.spark)
+    # --- tasks
 
-    def first(self, side: str, size: int, tasks: int) -> dict[str, Any]:
-        """Publish a value; as many tasks at the same time, each in a worker of its own, have its first element."""
-        start = time.monotonic()
-        held = self.publish(side, size)
-        published = time.monotonic() - start
-        given = (Started(), held)
+    def jobs(self, side: str, arrow: str, parquet: str, number: int = 3) -> dict[str, Any]:
+        """Python jobs over all columns, with what prepares them."""
+        given = self.spark.read.parquet(parquet)
+        run = partial(given.mapInArrow, sums, SUMS)
+        end: Callable[[], Any] = int
+        if side == "files":
+            run = partial(sas.files(arrow).map, sums_of_table, SUMS)
+        elif side == "share":
+            frame = sas.share(given)
+            run, end = partial(frame.map, sums_of_table, SUMS), frame.destroy
+        elif side == "cache":
+            given.cache().count()
+            end = partial(given.unpersist, True)
+        elif side == "pyarrow":
+            paths = sorted(str(each) for each in Path(parquet).glob("*.parquet"))
+            numbers = self.spark.range(0, len(paths), 1, len(paths))
+            run = partial(numbers.mapInArrow, partial(sums_of_files, paths), SUMS)
+        found = [self.collect(run()) for _ in range(number)]
+        end()
+        return {"rows": found}
 
-        def access(_: Any) -> Iterator[tuple[float, int, str]]:
-            import time
+    def columns(self, side: str, arrow: str, parquet: str) -> dict[str, Any]:
+        """Two columns of files to a Python job."""
+        names = ["c7", "c42"]
+        if side == "files":
+            return {"rows": self.collect(sas.files(arrow, columns=names).map(sums_of_table, SUMS))}
+        return {"rows": self.collect(self.spark.read.parquet(parquet).select(names).mapInArrow(sums, SUMS))}
 
-            started, shared = given
-            found = shared.value
-            assert found[0] >= 0
-            took = time.monotonic() - started
-            import os
+    def looked_up(self, side: str, arrow: str, parquet: str, known: str) -> dict[str, Any]:
+        """Three columns of a table by key to a Python job."""
+        names = ["a", "b", "c"]
+        if side == "join":
+            joined = self.joined_by_spark(parquet, known, "left").select(names)
+            return {"rows": self.collect(joined.mapInArrow(sums, SUMS))}
+        index = self.hold("index", lambda: self.frame(known).index("id"))
 
-            time.sleep(0.3)  # so that each task has a worker of its own
-            yield took, os.getpid(), os.environ.get("SPARK_LOCAL_DIRS", "")
+        def of_batches(batches: Batches) -> Batches:
+            return sums(
+                each for batch in batches for each in index.take(batch["id"], columns=names).to_pyarrow().to_batches()
+            )
 
-        seen = self.sc.parallelize(range(tasks), tasks).mapPartitions(access).collect()
-        held.destroy()
-        took = [row[0] for row in seen]
-        assert len({row[1:] for row in seen}) == tasks, seen
-        if not self.sc.master.startswith("local"):
-            assert len({row[2] for row in seen}) == tasks, "a task ran on another's host"
-        return {"seconds": published + max(took), "published": published, "access": took}
+        def of_table(table: Any) -> Any:
+            return sums_of_table(index.take(table["id"], columns=names))
 
-    def later(self, side: str, size: int, tasks: int) -> dict[str, Any]:
-        """What ``.value`` takes in workers that have had it before, each time in a task of its own."""
-        held = self.publish(side, size)
+        if side == "files":
+            return {"rows": self.collect(sas.files(arrow).map(of_table, SUMS))}
+        return {"rows": self.collect(self.spark.read.parquet(parquet).mapInArrow(of_batches, SUMS))}
 
-        def access(_: Any) -> Iterator[tuple[int, float]]:
-            import os
-            import time
+    def joined(self, side: str, arrow: str, parquet: str, known: str) -> dict[str, Any]:
+        """Columns of a table by key to a filter and a sum."""
+        if side == "join":
+            found = self.joined_by_spark(parquet, known, "inner")
+        else:
+            found = sas.lookup(self.spark.read.parquet(parquet), self.frame(known), "id", how="inner")
+        row = found.where("b < 500").selectExpr("count(a)", "sum(b)", "sum(c)").first()
+        return {"rows": list(row)}  # type: ignore[arg-type]
 
-            start = time.perf_counter()
-            found = held.value
-            took = time.perf_counter() - start
-            assert found[0] >= 0
-            time.sleep(0.1)
-            yield os.getpid(), took
+    def frame(self, known: str) -> Any:
+        return self.hold("frame", lambda: sas.share_table(self.spark.read.parquet(known).toArrow(), self.spark))
 
-        known: set[int] = set()
-        seconds: list[float] = []
-        for _ in range(6):
-            rows = self.sc.parallelize(range(tasks), tasks).mapPartitions(access).collect()
-            seconds += [took for pid, took in rows if pid in known]
-            known |= {pid for pid, _ in rows}
-        held.destroy()
-        return {"seconds": seconds}
+    def joined_by_spark(self, parquet: str, known: str, how: str) -> Any:
+        from pyspark.sql.functions import broadcast
+
+        table = self.spark.read.parquet(known)
+        return self.spark.read.parquet(parquet).join(broadcast(table), "id", how)
+
+    def small(self, side: str, number: int) -> dict[str, Any]:
+        """Python jobs over 100 rows that are shared or cached before."""
+        rows = self.spark.range(0, 100, 1, 4).selectExpr("id", "id / 3 AS x", "string(id) AS text")
+        run = self.hold(
+            side,
+            lambda: (
+                partial(sas.share(rows).map, sums_of_table, SUMS)
+                if side == "share"
+                else partial(rows.cache().mapInArrow, sums, SUMS)
+            ),
+        )
+        return {"rows": [self.collect(run()) for _ in range(number)]}
+
+    def count(self, side: str, arrow: str, parquet: str) -> dict[str, Any]:
+        """The number of rows of files."""
+        return {"rows": self.spark.read.format(side).load(parquet if side == "parquet" else arrow).count()}
 
     def copies(self, side: str, size: int, tasks: int, folder: str) -> dict[str, Any]:
         """Proportional memory of workers that hold a value at the same time, above that for one of 4 KiB."""
         used = []
         for number, each in enumerate((4096, size)):
-            held = self.publish(side, each)
+            value = np.random.default_rng(0).random(each // 8)
+            held: Any = self.sc.broadcast(value) if side == "sc.broadcast" else sas.broadcast(value, self.spark)
             places = [os.path.join(folder, f"{next(_serial)}-{step}-{number}") for step in range(2)]
             for place in places:
                 os.mkdir(place)
@@ -278,200 +239,11 @@ class Application:
             held.destroy()
         return {"bytes": used[1] - used[0]}
 
-    # --- jobs
 
-    def collect(self, df: Any) -> dict[str, tuple[int, float]]:
-        """The sums of all partitions, by column."""
-        found: dict[str, tuple[int, float]] = {}
-        for name, rows, total in df.collect():
-            have = found.get(name, (0, 0.0))
-            found[name] = have[0] + rows, have[1] + total
-        return found
-
-    def jobs(self, side: str, path: str, number: int = 3) -> dict[str, Any]:
-        """Python jobs over what Spark has, with what prepares them."""
-        given = self.spark.read.parquet(path)
-        start = time.monotonic()
-        run = partial(given.mapInArrow, sums, SUMS)
-        end: Callable[[], Any] = int
-        if side == "share":
-            frame = sas.share(given)
-            run = partial(frame.map, sums_of_table, SUMS)
-            end = frame.destroy
-        elif side == "cache":
-            given.cache().count()
-            end = partial(given.unpersist, True)
-        elif side == "pyarrow":
-            paths = sorted(str(each) for each in Path(path).glob("*.parquet"))
-            numbers = self.spark.range(0, len(paths), 1, len(paths))
-            run = partial(numbers.mapInArrow, partial(sums_of_files, paths), SUMS)
-        return self._run(start, time.monotonic() - start, run, end, number)
-
-    def small(self, side: str, number: int) -> dict[str, Any]:
-        """Python jobs over 100 rows that are shared or cached before."""
-        if side not in self.held:
-            rows = self.spark.range(0, 100, 1, 4).selectExpr("id", "id / 3 AS x", "string(id) AS text")
-            self.held[side] = (
-                partial(sas.share(rows).map, sums_of_table, SUMS)
-                if side == "share"
-                else partial(rows.cache().mapInArrow, sums, SUMS)
-            )
-        return {"rows": [self.collect(self.held[side]())["id"] for _ in range(number)]}
-
-    def table_jobs(self, side: str, path: str, number: int = 3) -> dict[str, Any]:
-        """Python jobs over a table of the driver."""
-        if path not in self.tables:
-            self.tables[path] = pads.dataset(path, format="arrow").to_table().combine_chunks()
-        table = self.tables[path]
-        start = time.monotonic()
-        if side == "share_table":
-            frame = sas.share_table(table, self.spark)
-            run = partial(frame.map, sums_of_table, SUMS, self.spark)
-            end: Callable[[], Any] = frame.destroy
-        else:
-            run = partial(self.spark.createDataFrame(table).mapInArrow, sums, SUMS)
-            end = int
-        prepared = time.monotonic() - start
-        return self._run(start, prepared, run, end, number)
-
-    def lookup(self, side: str, folder: str, keys: int, rows: int) -> dict[str, Any]:
-        """Two columns of a table by key, for rows in Parquet, and a pandas UDF over them."""
-        from pyspark.sql.functions import broadcast, expr, pandas_udf
-
-        left, right = (os.path.join(folder, f"{name}-{keys}-{rows}") for name in ("lookup", "keys"))
-        if not os.path.exists(left):
-            ids = f"(id * 104729) % {keys + keys // 10} * 7919 AS id"  # a tenth of them is not among the keys
-            self.spark.range(0, rows, 1, 4).selectExpr(ids).write.parquet(left)
-            self.spark.range(keys).selectExpr("id * 7919 AS id", "id / 3 AS a", "id % 1000 AS b").write.parquet(right)
-        df, table = self.spark.read.parquet(left), self.spark.read.parquet(right)
-
-        product = pandas_udf(lambda a, b: a * b, "double")
-        if side not in self.looked_in:
-            if side == "lookup":
-                self.looked_in[side] = sas.share_table(table.toArrow(), self.spark)
-            elif side == "dict":
-                each = table.toArrow().to_pydict()
-                values = dict(zip(each["id"], zip(each["a"], each["b"], strict=True), strict=True))
-                self.looked_in[side] = self.sc.broadcast(values)
-        start = time.monotonic()
-        if side == "dict":
-            known = self.looked_in[side]
-            found = pandas_udf(lambda ids: products_in(known.value, ids), "double")
-            answer = df.select(found("id").alias("p"))
-        elif side == "lookup":
-            answer = sas.lookup(df, self.looked_in[side], "id").select(product("a", "b").alias("p"))
-        else:
-            answer = df.join(broadcast(table), "id", "left").select(product("a", "b").alias("p"))
-        total = answer.agg(expr("count(p)")).first()[0]
-        return {"seconds": time.monotonic() - start, "rows": total}
-
-    def _run(
-        self, start: float, prepared: float, run: Callable[[], Any], end: Callable[[], Any], number: int
-    ) -> dict[str, Any]:
-        each, found = [], []
-        for _ in range(number):
-            begun = time.monotonic()
-            found.append(self.collect(run()))
-            each.append(time.monotonic() - begun)
-        seconds = time.monotonic() - start
-        end()
-        rows = {name: rows for name, (rows, _) in found[0].items()}
-        return {"seconds": seconds, "prepared": prepared, "jobs": each, "rows": rows}
-
-    def share(self, side: str, path: str) -> dict[str, Any]:
-        """Share what Spark reads, or read it and throw it away."""
-        given = self.spark.read.parquet(path)
-        if side == "share":
-            sas.share(given).destroy()
-        else:
-            given.mapInArrow(discard, "nothing long").collect()
-        return {}
-
-    def peak(self, side: str, path: str) -> dict[str, Any]:
-        """The highest resident size of a worker that reads all in one partition, above where it began."""
-        given = self.spark.read.parquet(path).coalesce(1)
-        task: Callable[[], Any] = {
-            "share": lambda: sas.share(given).destroy(),
-            "share, dictionaries": lambda: sas.share(given, function=encoded).destroy(),
-            "discard": lambda: given.mapInArrow(discard, "nothing long").collect(),
-        }[side]
-        task()  # the imports
-        self.sc.parallelize(range(8), 8).foreachPartition(trim)
-        before = {}
-        for worker in self.workers():
-            Path(f"/proc/{worker}/clear_refs").write_text("5")  # forget the peak so far
-            before[worker] = status(worker, "VmHWM")
-        task()
-        # Workers that had nothing to do for a minute are gone.
-        return {"bytes": max(status(pid, "VmHWM") - size for pid, size in before.items() if pid in self.workers())}
-
-    def workers(self) -> list[int]:
-        """The Python workers of this application: children of the daemon, which is a child of Spark."""
-        parents = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue  # it has ended
-        ours = {self.sc._gateway.proc.pid}  # type: ignore[union-attr]
-        daemons = {pid for pid, parent in parents.items() if parent in ours}
-        return [pid for pid, parent in parents.items() if parent in daemons]
-
-    # --- the data source
-
-    def read(self, side: str, path: str, columns: list[str]) -> dict[str, Any]:
-        """Read files into Spark, which counts the rows and drops them."""
-        if side not in self.held:
-            if side == "Python source over pyarrow":
-                self.spark.dataSource.register(pyarrow_source())  # type: ignore[arg-type]
-            self.held[side] = True
-        start = time.monotonic()
-        if side == "shmarrow":
-            df = self.spark.read.format("shmarrow").load(path)
-            if len(columns) < len(df.columns):
-                df = self.spark.read.format("shmarrow").schema(df.select(*columns).schema).load(path)
-        elif side == "parquet":
-            df = self.spark.read.parquet(path).select(*columns)
-        else:
-            files = sorted(str(each) for each in Path(path).glob("*.arrow"))
-            with pa.ipc.open_file(pa.memory_map(files[0])) as reader:
-                schema = reader.schema
-            from pyspark.sql.pandas.types import from_arrow_schema
-
-            schema = from_arrow_schema(pa.schema([schema.field(name) for name in columns]))
-            df = self.spark.read.format("with_pyarrow").schema(schema).option("paths", "\n".join(files)).load()
-        df.write.format("noop").mode("overwrite").save()
-        return {"seconds": time.monotonic() - start}
-
-    def filtered(self, side: str, path: str, rows: int) -> dict[str, Any]:
-        """Count the first rows of sorted files."""
-        if side == "files":
-            return {"rows": sas.files(path, filters=[("row", "<", rows)]).to_df().count()}
-        return {"rows": self.spark.read.format("shmarrow").load(path).where(f"row < {rows}").count()}
-
-
-def encoded(batches: Batches) -> Batches:
-    """Columns of strings as dictionaries, a dictionary for each batch."""
-    import pyarrow as pa
-
-    for batch in batches:
-        columns = [
-            column.dictionary_encode() if pa.types.is_string(column.type) else column for column in batch.columns
-        ]
-        yield pa.record_batch(columns, batch.schema.names)
-
-
-def status(pid: int, key: str) -> int:
-    """A size from /proc/PID/status."""
-    with open(f"/proc/{pid}/status") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith(key))
-
-
-def main(given: str) -> None:
+def main(master: str, folder: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Spark's own words are no answers
-    settings = json.loads(given)
-    application = Application(settings["config"], settings["master"])
+    application = Application(master, folder)
     try:
         for line in sys.stdin:
             words = json.loads(line)
@@ -485,4 +257,4 @@ def main(given: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -317,13 +317,15 @@ def keep(spark: Any, seconds: float) -> None:
     say({handle.host for handle in frame.handles})
 
 
-def find_kept(spark: Any) -> None:
+def replace_kept(spark: Any, seconds: float) -> None:
     frame = sas.attached("kept")
     say(frame.local().num_rows)
     try:
         frame.read_all()
     except sa.StorageError as error:
         say(str(error))
+    hear()
+    keep(spark, seconds)
 
 
 def stay_idle(spark: Any, seconds: float) -> None:
@@ -462,7 +464,9 @@ def check_application(lab: Lab) -> None:
         with lab.check("files: read on all hosts, beside an index, also when an executor is killed"):
             folder = lab.folder()
             for first in range(0, 2400, 200):
-                rows = sa.table({"id": np.arange(first, first + 200)})
+                rows = sa.table(
+                    {"id": np.arange(first, first + 200), "more": [bytes(1 << 13)] * 200}
+                )  # for a task each
                 with sa.ipc.new_file(folder / f"{first:04d}.arrow", rows.schema) as writer:
                     writer.write(rows)
             driver.begin(read_files, str(folder))
@@ -506,24 +510,29 @@ def check_application(lab: Lab) -> None:
 
 
 def check_kept_frames(lab: Lab) -> None:
-    seconds = 120.0
+    names, seconds = set(HOSTS.values()), 60.0
     with lab.driver(FIRST) as driver, lab.check("keep: a frame outlives its driver on all hosts"):
-        start = time.time()
-        driver.begin(keep, seconds)
-        assert driver.hear() == set(HOSTS.values())
+        driver.begin(keep, 3600.0)
+        assert driver.hear() == names
         driver.result()
         driver.kill()
     with (
         lab.driver(FIRST) as driver,
-        lab.check("keep: another application finds it, is told of other hosts, and it expires"),
+        lab.check("keep: another application finds it, is told of other hosts, and replaces it; the new one expires"),
     ):
-        driver.begin(find_kept)
+        driver.begin(replace_kept, seconds)
         assert driver.hear() > 0
         error = driver.hear()
         assert all(name in error for name in ("host2", "host3")), error
+        old = [name for host in HOSTS for name in lab.objects(host) if name.startswith("frame-")]
+        assert len(old) == 12
+        driver.say(None)
+        assert driver.hear() == names
         driver.result()
+        for host in HOSTS:
+            wait_until(lambda host=host: not set(old) & set(lab.objects(host)), f"the old partitions on {host} go")
         assert not any(lab.is_clear(host, "frame-") for host in HOSTS)
-        time.sleep(max(0, start + seconds - time.time()) + 1)
+        time.sleep(seconds)
         for host in HOSTS:
             lab.collect(host)
     lab.nothing_left()
