@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from shmarrow.spark.file_set import FileSet, files
     from shmarrow.spark.frame import SharedFrame
     from shmarrow.spark.handle import PartitionHandle
-    from shmarrow.spark.host_broadcast import HostBroadcast, broadcast
-    from shmarrow.spark.host_once import Once, once
     from shmarrow.spark.joining import lookup
     from shmarrow.spark.key_index import FrameIndex
     from shmarrow.spark.sharing import attached, share, share_table
+    from shmarrow.spark.values import HostBroadcast, Once, broadcast, once
 
 __all__ = [
     "FileSet",
@@ -48,11 +47,10 @@ if not TYPE_CHECKING:
             ".file_set": "FileSet files",
             ".frame": "SharedFrame",
             ".handle": "PartitionHandle",
-            ".host_broadcast": "HostBroadcast broadcast",
-            ".host_once": "Once once",
             ".joining": "lookup",
             ".key_index": "FrameIndex",
             ".sharing": "attached share share_table",
+            ".values": "HostBroadcast Once broadcast once",
         },
     )
 """A worker imports only what it needs. No module has the name of a function."""

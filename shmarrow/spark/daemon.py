@@ -31,8 +31,7 @@ PACKAGES = ("pyarrow.compute", "pandas")
 OURS = (
     "shmarrow.build", "shmarrow.columns.chunked", "shmarrow.objects.encode", "shmarrow.layout.c_stream",
     "shmarrow.ipc.batch.codecs", "shmarrow.ipc.file.writer", "shmarrow.ipc.stream.reader", "shmarrow.ipc.tensor.bundle",
-    "shmarrow.spark.delivery", "shmarrow.spark.file_set", "shmarrow.spark.frame", "shmarrow.spark.host_broadcast",
-    "shmarrow.spark.joining", "shmarrow.spark.mapping", "shmarrow.spark.sharing",
+    "shmarrow.spark.file_set", "shmarrow.spark.joining", "shmarrow.spark.sharing", "shmarrow.spark.values",
     "shmarrow.store.info", "shmarrow.store.publish", "shmarrow.store.snapshot", "shmarrow.store.watch",
     "shmarrow.columns.table",
 )  # fmt: skip

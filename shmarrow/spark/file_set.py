@@ -28,8 +28,7 @@ from shmarrow.scans.sources import Fragment, find
 from shmarrow.spark._pyspark import parallelism
 from shmarrow.spark.frame import Partitioned, SharedFrame
 from shmarrow.spark.jobs import session_for
-from shmarrow.spark.mapping import run, stored
-from shmarrow.spark.publishing import Target, handle_column, published
+from shmarrow.spark.partitions import Target, handle_column, published, run, stored
 from shmarrow.types import Schema
 
 if TYPE_CHECKING:

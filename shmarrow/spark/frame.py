@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from shmarrow.spark.key_index import FrameIndex
-    from shmarrow.spark.publishing import Published, Target
+    from shmarrow.spark.partitions import Published, Target
     from shmarrow.spark.results import SparkCaster
 
 
@@ -64,7 +64,7 @@ class Partitioned(Hinted, ABC):
 
     @abstractmethod
     def _run(self, spark: SparkSession, task: Callable[..., Any], struct: StructType, *beside: Self) -> DataFrame:
-        """Return the rows that a task of :mod:`shmarrow.spark.mapping` makes of the partitions, and others beside."""
+        """Return the rows that a task of :mod:`shmarrow.spark.partitions` makes of these, and of others beside."""
 
     def _session(self, spark: SparkSession | None, first: object, call: str) -> SparkSession:
         """Return the session of a call, by default the one that made this object, or else the active one."""
@@ -86,7 +86,7 @@ class Partitioned(Hinted, ABC):
     def _mapped(
         self, function: Callable[..., Any], schema: str | StructType, spark: SparkSession | None, *beside: Self
     ) -> DataFrame:
-        from shmarrow.spark.mapping import mapped
+        from shmarrow.spark.partitions import mapped
 
         session = self._session(spark, function, "map(function, schema)")
         struct, caster = _declared(session, function, schema)
@@ -119,7 +119,7 @@ class Partitioned(Hinted, ABC):
 
         from shmarrow.columns import several
         from shmarrow.spark._pyspark import arrow_schema
-        from shmarrow.spark.mapping import mapped, selected
+        from shmarrow.spark.partitions import mapped, selected
         from shmarrow.spark.results import SparkCaster
 
         session = self._session(spark, columns, "to_df(columns)")
@@ -408,8 +408,7 @@ class SharedFrame(Partitioned):
         PySparkException
             If the job failed, for example because the function returned another number of rows.
         """
-        from shmarrow.spark.mapping import extended, joined
-        from shmarrow.spark.publishing import Target, handle_column, published
+        from shmarrow.spark.partitions import Target, extended, handle_column, joined, published
 
         session = self._session(spark, function, "with_columns(function, schema)")
         struct, caster = _declared(session, function, schema)
@@ -467,7 +466,7 @@ class SharedFrame(Partitioned):
         return StructType(fields).json()
 
     def _run(self, spark: SparkSession, task: Callable[..., Any], struct: StructType, *beside: Self) -> DataFrame:
-        from shmarrow.spark.mapping import FrameTask, run
+        from shmarrow.spark.partitions import FrameTask, run
 
         parts = FrameTask([(frame.handles, frame.schema) for frame in (self, *beside)], False)
         rows = self._rows if self._own_session is spark else None

@@ -5,7 +5,7 @@ Each partition of a DataFrame becomes one object of a store, and a row with its 
 
 Invariants:
 
-* :mod:`shmarrow.spark.publishing` puts and removes; this module says what;
+* :mod:`shmarrow.spark.partitions` puts and removes; this module says what;
 * a worker keeps one batch of ``target_bytes`` in memory, not a partition.
 
 A table of the driver is stored once, and used in place by the workers of all later jobs:
@@ -55,7 +55,7 @@ from shmarrow.spark.delivery import check_collected, send
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.handle import PartitionHandle, frame_name, seconds_left
 from shmarrow.spark.jobs import is_session, on_workers, session_for
-from shmarrow.spark.publishing import Target, handle_column, handle_row, published, row_without_handle
+from shmarrow.spark.partitions import Target, handle_column, handle_row, published, row_without_handle
 from shmarrow.spark.results import of_frame, pyarrow_batches
 from shmarrow.spark.types import check_name, check_type
 from shmarrow.spark.values import as_name

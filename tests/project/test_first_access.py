@@ -98,7 +98,7 @@ def test_first_batch_of_a_file(tmp_path: Path) -> None:
 def test_first_value_of_a_broadcast(tmp_path: Path) -> None:
     from shmarrow.spark.app_store import driver_store
     from shmarrow.spark.delivery import InStore
-    from shmarrow.spark.host_broadcast import HostBroadcast
+    from shmarrow.spark.values import HostBroadcast
 
     lies = driver_store(tmp_path / "store")
     opened = lies.visible()

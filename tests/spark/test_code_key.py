@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from environment import ROOT
 
-from shmarrow.spark.host_once import code_key
+from shmarrow.spark.values import code_key
 
 pytestmark = pytest.mark.processes
 

@@ -411,7 +411,7 @@ def open_all(ways: Any, _: Any) -> list[Any]:
 def test_a_number_of_another_session(spark: Any, store: sa.Store) -> None:
     """Spark's numbers begin again with each session, so an old pickle has that of another broadcast."""
     from shmarrow.spark.delivery import InBroadcast, in_broadcast
-    from shmarrow.spark.host_broadcast import HostBroadcast
+    from shmarrow.spark.values import HostBroadcast
 
     for name, value in {"a": 1.0, "b": 2.0, "c": 3.0}.items():
         store.put(name, np.full(ROWS, value))
@@ -535,7 +535,7 @@ def test_too_many_descriptors_do_not_put_a_store_elsewhere(shm_name: str) -> Non
 
 def test_outside_of_workers() -> None:
     from shmarrow.spark.app_store import AppStore
-    from shmarrow.spark.host_once import Once
+    from shmarrow.spark.values import Once
 
     made = Once("v", lambda: 1, AppStore("shm:of-another-host", "0" * 32, 1, os.geteuid()), "0")
     with pytest.raises(sa.StorageError, match=r"'shm:of-another-host' of another process is not visible in this one"):

@@ -153,7 +153,7 @@ def test_processes_killed_while_they_ask_for_values(spark: Any, home: str, other
         once = sas.once("hundred", compute, home)
         rows = spark.range(0, 1, 1, 1).mapInArrow(Asking(tmp_path, broadcast, once), "sum long").collect()
         assert [row["sum"] for row in rows] == [sum(range(1_000)), sum(range(100))]
-        for name, files in [("broadcast", {"delivery.py"}), ("once", {"host_once.py", "publish.py"})]:
+        for name, files in [("broadcast", {"delivery.py"}), ("once", {"values.py", "publish.py"})]:
             places = [line.split()[1] for line in (tmp_path / name).read_text().splitlines()]
             assert files <= {place.split(":")[0] for place in places}
         computed = (tmp_path / "computed").read_text()

@@ -80,11 +80,11 @@ def test_objects_live_as_long_as_their_executor(shm_name: str) -> None:
 
 
 def test_what_keeps_a_keeper_from_starting(shm_name: str) -> None:
-    from shmarrow.spark.keeper import start
+    from shmarrow.spark.app_store import start_keeper
 
     with sa.Store(shm_name) as store:
         with pytest.raises(
             sa.StorageError, match=r"cannot start the process that owns objects on this host: Process.*No such"
         ):
-            start(store, "keeper/x", 1 << 22)  # no process has this number
+            start_keeper(store, "keeper/x", 1 << 22)  # no process has this number
         store.destroy()

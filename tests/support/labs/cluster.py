@@ -510,7 +510,7 @@ def check_application(lab: Lab) -> None:
 
 
 def check_kept_frames(lab: Lab) -> None:
-    names, seconds = set(HOSTS.values()), 60.0
+    names, seconds = set(HOSTS.values()), 240.0
     with lab.driver(FIRST) as driver, lab.check("keep: a frame outlives its driver on all hosts"):
         driver.begin(keep, 3600.0)
         assert driver.hear() == names
