@@ -448,10 +448,10 @@ class Store(Hinted):
                 if not missing or (any and len(missing) < count):
                     return [name for name in checked if name.encode() not in missing]
                 prefix = common_prefix(map(exactly, missing)) if any else exactly(next(iter(missing)))
+                self._check_open()
                 catalog.check_exists()
                 if not waiting.wait(prefix):
                     raise self._missing([name for name in checked if name.encode() in missing], seconds)
-                self._check_open()
 
     def watch(self, prefix: str = "") -> Watch:
         """Return an iterator over all objects published and deleted from now on; see :class:`Watch`."""
@@ -791,10 +791,10 @@ class Store(Hinted):
         if segment is None and timeout != 0:
             with Waiting(catalog, timeout) as waiting:
                 while (segment := attach_entry(catalog, encoded)) is None:
+                    self._check_open()  # another thread may have closed it
                     catalog.check_exists()
                     if not waiting.wait(exactly(encoded)):
                         break
-                    self._check_open()  # another thread may have closed it
         if segment is None:
             raise self._missing([name], timeout)
         return segment

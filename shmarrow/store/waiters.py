@@ -142,6 +142,7 @@ class Waiting(Wait):
         self._catalog = catalog  # its descriptors are needed until the record is given back
         self._waiters = catalog.waiters
         self._prefix: bytes | None = None
+        self._word = -1
 
     def wait(self, prefix: bytes, longest: float = CHECK) -> bool:
         """Wait until a name that begins with ``prefix`` may have changed; False if the timeout has expired.
@@ -150,18 +151,19 @@ class Waiting(Wait):
         """
         waiters, index = self._waiters, self.index
         if prefix == self._prefix and (index < 0 or waiters.has(index)):
-            sleep = self.sleep(waiters.futexes, -1 if index < 0 else word_of(index), longest)
+            sleep = self.sleep(waiters.futexes, self._word, longest)
             if sleep is None:
                 return False
             sleep()
         else:
             if index < 0 or not waiters.has(index):
                 waiters.claim(self)
-            if self.index >= 0:
+            self._word = -1 if self.index < 0 else word_of(self.index)
+            if self._word >= 0:
                 waiters.tell(self.index, prefix)
             self._prefix = prefix
-        if self.index >= 0:
-            waiters.futexes.arm(word_of(self.index))
+        if self._word >= 0:
+            waiters.futexes.arm(self._word)
         return True
 
     def __enter__(self) -> Self:
