@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from shmarrow.memory.segment_writer import Piece as Piece
     from shmarrow.memory.segment_writer import SegmentWriter as SegmentWriter
     from shmarrow.memory.segment_writer import create as create
-    from shmarrow.memory.sinks import joined as joined
     from shmarrow.memory.sinks import open_sink as open_sink
     from shmarrow.memory.source import Source as Source
     from shmarrow.memory.source import name_of as name_of
@@ -105,7 +104,7 @@ if not TYPE_CHECKING:
             ".pipes": "spooled",
             ".ranges": "RangeBody SourceRange",
             ".segment_writer": "Piece SegmentWriter create",
-            ".sinks": "joined open_sink",
+            ".sinks": "open_sink",
             ".source": "Source name_of",
             ".state_machine": "CLOSE CLOSED END ENDED FAIL FAILED "
             "NotCopied OPEN READ SEQUENTIAL StateMachine Transitions fork_safe_lock",

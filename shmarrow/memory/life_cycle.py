@@ -138,7 +138,7 @@ class Writer(NotCopied):
             After an earlier error, which is quoted; nothing is published.
         """
         states = self._states
-        if states.inherited or states.busy:
+        if states.blocked:
             self.abort()
             return
         with states.turn:

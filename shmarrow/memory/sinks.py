@@ -17,10 +17,7 @@ from __future__ import annotations
 import errno
 import io
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
-
-import numpy as np
 
 from shmarrow.errors import InvalidArgument, InvalidType, StorageError
 from shmarrow.memory.formats import FOREIGN
@@ -29,25 +26,9 @@ from shmarrow.memory.location import is_location, is_shm, resolve
 from shmarrow.memory.segment_writer import SegmentWriter, create_at
 from shmarrow.memory.sequential import check_file, raise_io_error
 from shmarrow.memory.source import name_of
+from shmarrow.memory.unnamed_file import joined
 
 _SHM_MODE = 0o400
-_SMALL = 1 << 16
-_GROUP = 1 << 20
-_FEW = 64
-
-
-def joined(pieces: Sequence[Any]) -> list[Any]:
-    """Join runs of small pieces by copying; large pieces are kept."""
-    count = len(pieces)
-    if 0 < count <= _FEW and sum(map(len, pieces)) < _SMALL:
-        return [pieces[0] if count == 1 else b"".join(pieces)]
-    sizes = np.fromiter(map(len, pieces), np.int64, count)
-    # A run ends before and after a large piece, and at the size of a group.
-    large = sizes >= _SMALL
-    groups = np.cumsum(sizes) // _GROUP
-    ends = np.flatnonzero(large[1:] | large[:-1] | (groups[1:] != groups[:-1])) + 1
-    bounds = [0, *ends.tolist(), count] if count else []
-    return [pieces[start] if end - start == 1 else b"".join(pieces[start:end]) for start, end in pairwise(bounds)]
 
 
 class FileSink(Sink):
@@ -71,7 +52,7 @@ class FileSink(Sink):
             If the file object is closed.
         """
         done = 0
-        for piece in pieces:
+        for piece in joined(pieces):
             done += self._write_all(memoryview(piece), done)
         self.size += done
         return done

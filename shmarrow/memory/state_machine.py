@@ -174,6 +174,11 @@ class StateMachine:
         return Closed(f"{self._what} is {self.state}")
 
     @property
+    def blocked(self) -> bool:
+        """Whether no operation can be begun here: the object is busy, or inherited."""
+        return self.turn._is_owned() or (self._pid != 0 and PROCESS[0] != self._pid)  # type: ignore[attr-defined]
+
+    @property
     def busy(self) -> bool:
         """Whether the calling thread is in the middle of an operation."""
         return self.turn._is_owned()  # type: ignore[attr-defined]

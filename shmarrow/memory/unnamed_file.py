@@ -13,7 +13,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import StorageError
@@ -22,6 +25,24 @@ from shmarrow.memory.life_cycle import Sink
 from shmarrow.memory.location import became_smaller, is_shm, refused, resolve, taken
 from shmarrow.memory.mappings import map_file, mapping_of, published
 from shmarrow.memory.state_machine import PROCESS
+
+_SMALL, _GROUP, _FEW = 1 << 16, 1 << 20, 64
+_MOST_PIECES = 256
+"""Pieces that are written as they are: more are joined first."""
+
+
+def joined(pieces: Sequence[Any]) -> list[Any]:
+    """Join runs of small pieces by copying; large pieces are kept."""
+    count = len(pieces)
+    if 0 < count <= _FEW and sum(map(len, pieces)) < _SMALL:
+        return [pieces[0] if count == 1 else b"".join(pieces)]
+    sizes = np.fromiter(map(len, pieces), np.int64, count)
+    # A run ends before and after a large piece, and at the size of a group.
+    large = sizes >= _SMALL
+    groups = np.cumsum(sizes) // _GROUP
+    ends = np.flatnonzero(large[1:] | large[:-1] | (groups[1:] != groups[:-1])) + 1
+    bounds = [0, *ends.tolist(), count] if count else []
+    return [pieces[start] if end - start == 1 else b"".join(pieces[start:end]) for start, end in pairwise(bounds)]
 
 
 class Destination:
@@ -111,6 +132,8 @@ class UnnamedFile(Sink):
         if offset > self.size:
             self.reserve(offset)
         nbytes = sum(map(len, pieces))
+        if len(pieces) > _MOST_PIECES:
+            pieces = joined(pieces)
         end = offset + nbytes
         self.destination.make_room(self, end)
         self._torn = True

@@ -40,7 +40,7 @@ from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.writer import checked_options, dense_message, encode_dense, encode_tensor
 from shmarrow.layout import Array
-from shmarrow.memory import Sink, joined
+from shmarrow.memory import Sink
 from shmarrow.objects.kinds import COLUMN, KIND, MARKS, NUMBERS, unmarked
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.convert import as_tensor, may_be_tensor
@@ -173,7 +173,7 @@ def _file(
     if encoded is None:
         return None
     pieces, size = encoded
-    return Encoded(kind, size, (pieces if len(pieces) <= _MOST_PIECES else joined(pieces),), columns)
+    return Encoded(kind, size, (pieces,), columns)
 
 
 def _tables(table: Table, options: IpcWriteOptions, kind: str, locate: Locate | None) -> Encoded:
@@ -200,7 +200,7 @@ def _tables(table: Table, options: IpcWriteOptions, kind: str, locate: Locate | 
     def parts() -> Iterator[list[Any]]:
         sink = _Recorder()
         for _ in write(sink):
-            yield joined(list(sink.take()))
+            yield list(sink.take())
 
     if options.compression is not None:
         return Encoded(kind, None, parts())
@@ -328,7 +328,7 @@ def _groups(pieces: Iterable[Any]) -> Iterator[list[Any]]:
         group.append(piece)
         size += len(piece)
         if size >= _GROUP or len(group) >= _MOST_PIECES:
-            yield joined(group)
+            yield group
             group, size = [], 0
     if group:
         yield group

@@ -55,7 +55,7 @@ class CommitLock:
     @property
     def mutex(self) -> _thread.RLock:
         """The mutex among threads; StorageError if this thread holds it."""
-        if self.mine:
+        if self._mutex._is_owned():  # type: ignore[attr-defined]
             raise StorageError(
                 errno.EDEADLK,
                 f"cannot change the store {self._where!r} in the middle of another change by this thread; "

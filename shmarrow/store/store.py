@@ -241,7 +241,7 @@ class Store(Hinted):
 
         catalog = self._catalog
         how = as_put_options(self._owned, overwrite, expire_after, protect, if_generation)
-        if as_bool(reuse, "reuse", False):
+        if reuse is not False and as_bool(reuse, "reuse", False):
             return self._put_sharing(catalog, name, obj, how, options)
         most = p.INLINE_MAX if inline is True or as_bool(inline, "inline", True) else -1
         return self._put(catalog, name, encode(obj, options), how, inline=most)

@@ -284,7 +284,7 @@ class Transaction:
             link = slot + 1
         if self.catalog.settings.durable:
             self.catalog.control.sync()
-        place = self.new_generation(), self.hash(name, replaced), 0, len(data), len(slots) * p.SLOT_SIZE
+        place = self.new_generation(), self.catalog.hash(name), 0, len(data), len(slots) * p.SLOT_SIZE
         fields = published, expires, owner, p.LIVE, flags, len(name), link, zlib.crc32(data)
         entry = Entry(*place, *fields, name, slots[0])
         self.insert(entry, replaced, published)
@@ -346,10 +346,6 @@ class Transaction:
     def write_header(self, offset: int, data: bytes) -> None:
         """Write bytes at an offset of the header."""
         self._others.append((offset, data))
-
-    def hash(self, name: bytes, replaced: Entry | None) -> int:
-        """Return the hash of a name, which the object that is replaced has, too."""
-        return self.catalog.hash(name) if replaced is None else replaced.hash
 
     def new_generation(self) -> int:
         """Return the generation of the next object."""

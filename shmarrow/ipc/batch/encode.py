@@ -38,7 +38,7 @@ def encode_batch(
     locate: Locate | None = None,
 ) -> Payload:
     """Encode a RecordBatch message without copying the body."""
-    body = _plan_body(columns, options, locate)
+    body = plan_body(columns, options, locate)
     return Payload(batch_message(num_rows, body, metadata, options, start), body.pieces, body.size)
 
 
@@ -46,11 +46,11 @@ def encode_dictionary(
     id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0, locate: Locate | None = None
 ) -> Payload:
     """Encode a DictionaryBatch message."""
-    body = _plan_body([values], options, locate)
+    body = plan_body([values], options, locate)
     return Payload(batch_message(len(values), body, None, options, start, (id, delta)), body.pieces, body.size)
 
 
-def _plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate | None) -> Body:
+def plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate | None) -> Body:
     """Lay out the body of a batch or a dictionary."""
     nodes: list[int] = []
     buffers: list[Bytes] = []
@@ -78,9 +78,11 @@ def _plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate 
     end = 0
     for data in buffers:
         size = len(data)
-        elsewhere = locate(data) if size and locate is not None else None
-        if not size or elsewhere is not None:
-            places += (end if elsewhere is None else elsewhere, size)
+        if not size:
+            places += (end, 0)
+            continue
+        if locate is not None and (elsewhere := locate(data)) is not None:
+            places += (elsewhere, size)
             continue
         places += (end, size)
         pieces.append(data)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch
+from shmarrow.ipc.batch.encode import Locate, dictionaries_of, plan_body
 from shmarrow.ipc.file.footer import (
     HEAD,
     MAGIC,
@@ -27,7 +27,7 @@ from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, STRUCTS
 from shmarrow.ipc.message.decode import Template, end_of_stream
-from shmarrow.ipc.message.encode import Payload, key_values
+from shmarrow.ipc.message.encode import Payload, batch_message, key_values
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
 from shmarrow.ipc.stream.writer import BatchWriter
@@ -151,9 +151,10 @@ def encode_file(
         return None
     encoded = encode_schema(schema, options)
     head = head_of(encoded, options)
-    message, pieces, body = encode_batch(columns, num_rows, options, batch_metadata, len(head), locate)
-    end = end_of(encoded, [], [(len(head), len(message), body)], metadata, options)
-    return [head, message, *pieces, end], len(head) + len(message) + body + len(end)
+    body = plan_body(columns, options, locate)
+    message = batch_message(num_rows, body, batch_metadata, options, len(head))
+    end = end_of(encoded, [], [(len(head), len(message), body.size)], metadata, options)
+    return [head, message, *body.pieces, end], len(head) + len(message) + body.size + len(end)
 
 
 # --- head and footer --------------------------------------------------------------------------------------------

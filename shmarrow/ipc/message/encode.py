@@ -168,11 +168,6 @@ def batch_message(
     sizes = len(nodes) // 2, len(buffers) // 2, len(variadic) or -1
     legacy = options.use_legacy_format
     template = _batch_template(kind, sizes, codec, options.metadata_version, legacy, start % ALIGNMENT)
-    vectors = [_packed(nodes), _packed(buffers)]
-    if variadic:
-        vectors.append(_packed(variadic))
-    return template.filled([size, *(dictionary or ()), rows, *vectors])
-
-
-def _packed(numbers: list[int]) -> bytes:
-    return struct.pack(f"<{len(numbers)}q", *numbers)
+    vectors = (nodes, buffers, variadic) if variadic else (nodes, buffers)
+    packed = [struct.pack(f"<{len(numbers)}q", *numbers) for numbers in vectors]
+    return template.filled([size, *(dictionary or ()), rows, *packed])

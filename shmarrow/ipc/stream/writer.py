@@ -6,7 +6,7 @@ Messages are written in order: schema, batches preceded by their dictionaries, e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
 from shmarrow.ipc.stream.state import IpcStats
-from shmarrow.memory import Sink, Writer, joined, open_sink
+from shmarrow.memory import Sink, Writer, open_sink
 from shmarrow.memory.life_cycle import operation
 from shmarrow.types import MetadataLike, Schema, SchemaLike, as_metadata
 
@@ -170,20 +170,22 @@ class BatchWriter(Writer):
         batch = in_schema(batch, self.schema, adapt)
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         columns = batch.columns
-        dictionaries, latest, position = self._encode_dictionaries(dictionaries_of(columns))
+        position, found = self._sink.size + len(self._head), dictionaries_of(columns)
+        dictionaries, latest, position = self._encode_dictionaries(found, position) if found else ((), {}, position)
         payload = encode_batch(columns, batch.num_rows, self.options, metadata, position, self._locate)
         measured = None if self._statistics is None else self._statistics.measure(batch)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows, measured)
 
-    def _encode_dictionaries(self, found: list[Any]) -> tuple[list[tuple[str, Payload]], dict[int, Any], int]:
-        """Encode the dictionaries to be written before a batch.
+    def _encode_dictionaries(
+        self, found: list[Any], position: int
+    ) -> tuple[Sequence[tuple[str, Payload]], dict[int, Any], int]:
+        """Encode the dictionaries to be written before a batch, from a position on.
 
         Those written before are left out, or become deltas. Returns the messages with their relation to the dictionary
         before them, the dictionaries by id, and where the batch begins.
         """
         payloads: list[tuple[str, Payload]] = []
         latest: dict[int, Any] = {}
-        position = self._sink.size + len(self._head)
         replaced: set[int] = set()
         # A dictionary has a lower id than those nested in its values, and must be written after them.
         for id, values in reversed(list(enumerate(found))):
@@ -234,7 +236,12 @@ class BatchWriter(Writer):
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
     def _emit_all(
-        self, dictionaries: list[tuple[str, Payload]], latest: dict[int, Any], batch: Payload, rows: int, measured: Any
+        self,
+        dictionaries: Sequence[tuple[str, Payload]],
+        latest: dict[int, Any],
+        batch: Payload,
+        rows: int,
+        measured: Any,
     ) -> None:
         for relation, dictionary in dictionaries:
             self._emit(relation, dictionary, None)
@@ -246,7 +253,7 @@ class BatchWriter(Writer):
     def _emit(self, kind: str, payload: Payload, rows: int | None) -> None:
         """Write a message: a record batch of ``rows`` rows, or a dictionary if None."""
         position = self._sink.size + len(self._head)
-        self._sink.write(joined([self._head, payload.metadata, *payload.pieces]))
+        self._sink.write([self._head, payload.metadata, *payload.pieces])
         self._head = b""
         self._add_block(position, payload, rows)
         self._counts[kind] += 1

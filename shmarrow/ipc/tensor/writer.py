@@ -32,7 +32,7 @@ from shmarrow.ipc.message.encode import Payload, encode_message, message_values
 from shmarrow.ipc.options import IpcWriteOptions, as_options
 from shmarrow.ipc.schema.types import type_values
 from shmarrow.ipc.tensor.decode import dense_holes
-from shmarrow.memory import Sink, Writer, is_location, joined, open_sink
+from shmarrow.memory import Sink, Writer, is_location, open_sink
 from shmarrow.tensor import SparseTensor, Tensor
 from shmarrow.tensor.dense import (
     MAX_BYTES,
@@ -283,7 +283,7 @@ def write_tensor(
 def write_payload(sink: Sink, payload: Payload) -> None:
     """Write a message piece by piece."""
     if isinstance(payload.pieces, list):
-        sink.write(joined([payload.metadata, *payload.pieces]))
+        sink.write([payload.metadata, *payload.pieces])
         return
     sink.write([payload.metadata])
     sink.write_each(payload.pieces, payload.body_length)
