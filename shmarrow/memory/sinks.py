@@ -23,7 +23,7 @@ from shmarrow.errors import InvalidArgument, InvalidType, StorageError
 from shmarrow.memory.formats import FOREIGN
 from shmarrow.memory.life_cycle import Sink
 from shmarrow.memory.location import is_location, is_shm, resolve
-from shmarrow.memory.segment_writer import SegmentWriter, create_at
+from shmarrow.memory.segment_writer import create_at
 from shmarrow.memory.sequential import check_file, raise_io_error
 from shmarrow.memory.source import name_of
 from shmarrow.memory.unnamed_file import joined
@@ -113,7 +113,7 @@ def open_sink(
     ``overwrite``, ``mode``, ``durable`` and the errors are those of :func:`shmarrow.ipc.new_file`; ``is_arrow``
     tells whether the bytes are Arrow's. A file object is never closed.
     """
-    if isinstance(sink, SegmentWriter):
+    if isinstance(sink, Sink):
         return sink
     if is_location(sink):
         name, path = resolve(sink)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.memory import Destination, UnnamedFile, allows_memory
@@ -64,23 +64,36 @@ def _owner_of(catalog: Catalog, change: Transaction, name: bytes, options: PutOp
     return owner
 
 
-def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) -> None:
-    """Publish a small object in the control file."""
+def _add(
+    catalog: Catalog,
+    name: bytes,
+    options: PutOptions,
+    nbytes: int,
+    insert: Callable[[Transaction, Entry | None, int], None],
+) -> None:
+    """Add an object of so many bytes once there is room; ``insert`` gets a change, what is replaced, and the owner."""
     while True:
         try:
             with catalog.change() as change:
-                old, nbytes = replaced(catalog, name, options), 0
-                if catalog.settings.capacity is not None:
-                    nbytes = shortfall(catalog, change, slots_for(name, len(data)) * p.SLOT_SIZE, name, old)
-                if not nbytes:
-                    owner = _owner_of(catalog, change, name, options) if options.owner else 0
-                    flags = p.PROTECTED if options.protect else 0
-                    change.insert_inline(name, data, old, time.time_ns(), options.expires, owner, flags)
+                old = replaced(catalog, name, options)
+                short = shortfall(catalog, change, nbytes, name, old)
+                if not short:
+                    insert(change, old, _owner_of(catalog, change, name, options) if options.owner else 0)
                     return
         except StoreFull as error:
             free_slot(catalog, name.decode(), error)
         else:
-            make_room(catalog, name.decode(), nbytes)
+            make_room(catalog, name.decode(), short)
+
+
+def put_inline(catalog: Catalog, name: bytes, options: PutOptions, data: bytes) -> None:
+    """Publish a small object in the control file."""
+
+    def insert(change: Transaction, old: Entry | None, owner: int) -> None:
+        flags = p.PROTECTED * options.protect
+        change.insert_inline(name, data, old, time.time_ns(), options.expires, owner, flags)
+
+    _add(catalog, name, options, slots_for(name, len(data)) * p.SLOT_SIZE, insert)
 
 
 class Publication(Destination):
@@ -174,24 +187,16 @@ class Publication(Destination):
         if settings.durable:
             os.fsync(fd)
         allocated = status.st_blocks * 512
-        while True:
-            try:
-                with catalog.change() as change:
-                    old = replaced(catalog, name, options)
-                    nbytes = shortfall(catalog, change, allocated, name, old)
-                    if not nbytes:
-                        owner = _owner_of(catalog, change, name, options) if options.owner else 0
-                        [slot] = change.take(1)
-                        number = change.link(fd, self._parts)
-                        if settings.durable:
-                            directory.sync()
-                        now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
-                        place = change.new_generation(), catalog.hash(name), number, status.st_size
-                        fields = allocated, now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
-                        change.insert(Entry(*place, *fields, name, slot), old, now)
-                        self.path = f"{directory.path}/{file_name(number)}"
-                        return
-            except StoreFull as error:
-                free_slot(catalog, self.name, error)
-            else:
-                make_room(catalog, self.name, nbytes)
+
+        def insert(change: Transaction, old: Entry | None, owner: int) -> None:
+            [slot] = change.take(1)
+            number = change.link(fd, self._parts)
+            if settings.durable:
+                directory.sync()
+            now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
+            place = change.new_generation(), catalog.hash(name), number, status.st_size
+            fields = allocated, now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
+            change.insert(Entry(*place, *fields, name, slot), old, now)
+            self.path = f"{directory.path}/{file_name(number)}"
+
+        _add(catalog, name, options, allocated, insert)

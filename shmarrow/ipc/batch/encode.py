@@ -36,18 +36,12 @@ def encode_batch(
     metadata: Metadata | None = None,
     start: int = 0,
     locate: Locate | None = None,
+    dictionary: tuple[int, bool] | None = None,
 ) -> Payload:
-    """Encode a RecordBatch message without copying the body."""
+    """Encode a RecordBatch message, or a DictionaryBatch of an id that is a delta or not, without copying the body."""
     body = plan_body(columns, options, locate)
-    return Payload(batch_message(num_rows, body, metadata, options, start), body.pieces, body.size)
-
-
-def encode_dictionary(
-    id: int, values: Any, delta: bool, options: IpcWriteOptions, start: int = 0, locate: Locate | None = None
-) -> Payload:
-    """Encode a DictionaryBatch message."""
-    body = plan_body([values], options, locate)
-    return Payload(batch_message(len(values), body, None, options, start, (id, delta)), body.pieces, body.size)
+    message = batch_message(num_rows, body, metadata, options, start, dictionary)
+    return Payload(message, body.pieces, body.size)
 
 
 def plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate | None) -> Body:

@@ -13,7 +13,7 @@ import numpy as np
 
 from shmarrow.columns import RecordBatch, checked_schema, own_batch, rows_of
 from shmarrow.errors import InvalidData, full_name
-from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch, encode_dictionary, in_schema
+from shmarrow.ipc.batch.encode import Locate, dictionaries_of, encode_batch, in_schema
 from shmarrow.ipc.message.decode import end_of_stream
 from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import IpcWriteOptions, as_options
@@ -211,11 +211,14 @@ class BatchWriter(Writer):
                     )
                 )
             part = values.slice(len(known)) if known is not None and relation == DELTA else values
-            payload = encode_dictionary(id, part, relation == DELTA, self.options, position, self._locate)
+            payload = self._encode_dictionary(id, part, relation == DELTA, position)
             payloads.append((relation, payload))
             latest[id] = values
             position += payload.size
         return payloads, latest, position
+
+    def _encode_dictionary(self, id: int, values: Any, delta: bool, position: int) -> Payload:
+        return encode_batch([values], len(values), self.options, None, position, self._locate, (id, delta))
 
     def _relation(self, known: Any, values: Any) -> str:
         """Compare a dictionary with the previously written one of the same id.
@@ -270,9 +273,7 @@ class BatchWriter(Writer):
     def _finish(self) -> None:
         for id, values in self._empty.items():
             if id not in self._last_written:
-                self._emit(
-                    NEW, encode_dictionary(id, values, False, self.options, self._sink.size + len(self._head)), None
-                )
+                self._emit(NEW, self._encode_dictionary(id, values, False, self._sink.size + len(self._head)), None)
         self._sink.write([self._head + self._end()])
         self._sink.publish()
 
