@@ -18,7 +18,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Do not import what has no unit tests for a run of unit tests only."""
     other = config.option.markexpr == "unit" and tier_of(collection_path) != "unit"
     return True if other else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a file that imports pyarrow where there is none; the others need none."""
+    report = yield
+    call: Any = vars(report)["call"]
+    error = call.excinfo and call.excinfo.value
+    while error is not None and not isinstance(error, ModuleNotFoundError):
+        error = error.__cause__ or error.__context__
+    if error is not None and (error.name or "").partition(".")[0] == "pyarrow":
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, "Skipped: there is no pyarrow")
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
