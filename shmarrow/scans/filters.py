@@ -94,7 +94,7 @@ def parse(filters: Any, schema: Schema) -> Filter:
     InvalidData
         If a column's type cannot hold a value.
     """
-    items = several(filters, "filters")
+    items = several(filters, "filters such as [('x', '>', 1)]")
     if items and all(isinstance(item, list) for item in items):
         return tuple([_conjunction(item, schema) for item in items])
     return (_conjunction(items, schema),)

@@ -441,8 +441,10 @@ def open(where: Any, *, kind: Any = None, limits: Limits = DEFAULT_LIMITS, unche
     InvalidData
         If it is no Arrow data; the message names what it is, where that is recognized.
     InvalidType
-        If it is not of this ``kind``.
+        If it is not of this ``kind``, or that is no class.
     """
+    if kind is not None and not isinstance(kind, type):
+        raise InvalidType(f"kind must be a class such as shmarrow.Tensor, found {shown(kind)}")
     limits = as_limits(limits, unchecked)
     source = the_one(where).map() if is_location(where) else open_source(where)
     content = contents(source, limits).content

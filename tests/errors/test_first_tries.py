@@ -62,11 +62,17 @@ def test_first_tries(things: dict[str, list[Any]]) -> None:
     for call, match in (
         (lambda: TABLE.group_by("g"), r"`polars.DataFrame\(table\).group_by"),
         (lambda: TABLE.to_batches()[0].sort_by("x"), r"`polars.DataFrame\(batch\).sort"),
+        (lambda: things["scan"][0].sum(), r"`scan.to_polars\(\)` is a lazy frame"),
+        (lambda: things["scan"][0].columns, r"`scan.schema.names`"),
         (lambda: TABLE["x"].sum(), r"`polars.Series\(column\).sum`"),
         (lambda: things["reader"][0].to_polars(), r"`polars.DataFrame\(reader\)`"),
     ):
         with pytest.raises(AttributeError, match=match):
             call()
+    with pytest.raises(sa.InvalidType, match=r"filters such as \[\('x', '>', 1\)\]"):
+        things["scan"][0].where("x > 2")
+    with pytest.raises(sa.InvalidType, match="kind must be a class"):
+        sa.open(b"", kind="table")  # type: ignore[call-overload]
     column = TABLE["x"].chunk(0)
     for compute in (
         lambda x: x > 5, lambda x: x >= 5, lambda x: x >= x, lambda x: x + 1, lambda x: 1 - x, lambda x: -x,
