@@ -17,7 +17,6 @@ from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import Located, Message, message_at
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.memory import Source
-from shmarrow.memory.formats import HEAD, SUFFIXES, recognized, unexpected
 
 
 class Kind(NamedTuple):
@@ -86,6 +85,8 @@ def contents(source: Source, limits: Limits = DEFAULT_LIMITS) -> Contents:
     InvalidData
         If it holds something else, which is named where it is recognized, or is broken.
     """
+    from shmarrow.memory.formats import HEAD
+
     name = source.name
     head = source.read(0, min(HEAD, source.size or 0))
     if is_file(head):
@@ -125,6 +126,8 @@ def expect_arrow(data: Any, name: str) -> None:
     InvalidData
         If there are none, or those of another format; the error says what reads it, and what converts it.
     """
+    from shmarrow.memory.formats import SUFFIXES, recognized, unexpected
+
     form = recognized(data, name)
     if len(data) and (not form.name or form.kind in ("arrow", "arrows")):
         return

@@ -27,15 +27,14 @@ from shmarrow.buffer import ALIGNMENT, PADDING, padded
 from shmarrow.build import array
 from shmarrow.columns import ChunkedArray, RecordBatch, RecordBatchReader, Table, read_chunked_array, read_record_batch
 from shmarrow.columns.table import table
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, full_name, shown
+from shmarrow.errors import InvalidArgument, InvalidType, LimitExceeded, ShmarrowError, full_name, shown
 from shmarrow.ipc.batch.encode import Locate, dictionaries_of
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter, encode_file
-from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.message.encode import Payload
 from shmarrow.ipc.options import DEFAULT_OPTIONS, IpcWriteOptions, as_options
 from shmarrow.ipc.schema.encode import EncodedSchema, encode_schema, schema_message
-from shmarrow.ipc.schema.lazy import read_schema
+from shmarrow.ipc.schema.lazy import schema_in
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.ipc.tensor.bundle import Bundle, NamedTensors, write_tensors
 from shmarrow.ipc.tensor.writer import checked_options, dense_message, encode_dense, encode_tensor
@@ -507,10 +506,7 @@ def _as_read(field: Field) -> Field:
 
 def _read(encoded: EncodedSchema) -> Schema:
     """A schema as read back from its message."""
-    message = message_at(np.frombuffer(schema_message(encoded, DEFAULT_OPTIONS), np.uint8), 0, "schema", DEFAULT_LIMITS)
-    assert message is not None
-    header = message.message.header
-    return read_schema(header.reader.data, header.position, "schema", DEFAULT_LIMITS)
+    return schema_in(np.frombuffer(schema_message(encoded, DEFAULT_OPTIONS), np.uint8), "schema")
 
 
 @lru_cache(256)

@@ -34,7 +34,7 @@ from shmarrow.ipc.body import BodyPlan
 from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.ipc.schema.lazy import read_schema
+from shmarrow.ipc.schema.lazy import schema_in
 from shmarrow.ipc.tensor.decode import DenseHeader, read_header
 from shmarrow.ipc.tensor.writer import encode_tensor
 from shmarrow.layout.listing import LISTING, walk
@@ -416,7 +416,7 @@ class Reader:
     """
 
     def __init__(self, kind: int, head: Bytes, where: str) -> None:
-        self._schema = _schema_in(head.copy(), where) if kind == BATCH else None
+        self._schema = schema_in(head.copy(), where) if kind == BATCH else None
         self._in_place = [] if self._schema is None else list(map(_is_in_place, self._schema))
         self._is_ndarray = kind == NDARRAY
         self._are_days = False
@@ -468,14 +468,6 @@ class Reader:
             following._columns = kept.copy()
             self._known[slot] = known._replace(frame=following)
         frame._source, frame._columns = _RELEASED, {}
-
-
-def _schema_in(head: Bytes, where: str) -> Schema:
-    located = message_at(head, 0, where)
-    if located is None or located.message.kind != "Schema":
-        raise InvalidData(f"{where}: expected a Schema message")
-    header = located.message.header
-    return read_schema(header.reader.data, header.position, where, DEFAULT_LIMITS)
 
 
 def _has_nulls(array: Any) -> bool:

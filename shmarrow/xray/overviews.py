@@ -30,7 +30,7 @@ from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, not_a_message
-from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema
+from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema, schema_in
 from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.memory import Source, is_location, open_source
 from shmarrow.scans.sources import the_one
@@ -350,12 +350,10 @@ class Overview:
         rows = self.messages
         if self.schema is not None or not len(rows) or rows[0, 3] != SCHEMA:
             return
-        from shmarrow.ipc.stream.reader import MappedStreamReader
-
         start, length = rows[0, :2].tolist()
         try:
-            message = Source(f"{self.name}: schema message", self.data[start : start + length])
-            self._take_schema(MappedStreamReader(message, self.limits).schema)
+            where = f"{self.name}: schema message"
+            self._take_schema(schema_in(self.data[start : start + length], where, self.limits))
         except ShmarrowError as error:
             problem = str(error).removeprefix(f"{self.name}: ")
             findings.append(Finding(start, start + length, "error", problem, "write the object again"))

@@ -23,16 +23,15 @@ import numpy as np
 
 from shmarrow.buffer import Bytes
 from shmarrow.columns import ChunkedArray, ColumnView, RecordBatch, Table, fields_at
-from shmarrow.errors import DEFAULT_LIMITS, InvalidArgument, InvalidData, ShmarrowError, at, printable, shown
+from shmarrow.errors import InvalidArgument, InvalidData, ShmarrowError, at, printable, shown
 from shmarrow.interchange.handles.objects import HandleObjects, Locator, whole
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.contents import contents
 from shmarrow.ipc.file.footer import as_blocks
 from shmarrow.ipc.file.reader import RecordBatchFileReader
-from shmarrow.ipc.message.decode import message_at
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.encode import encode_schema, schema_message
-from shmarrow.ipc.schema.lazy import read_schema
+from shmarrow.ipc.schema.lazy import schema_in
 from shmarrow.ipc.tensor.bundle import Bundle
 from shmarrow.layout import Array
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
@@ -175,11 +174,7 @@ def schema_of(data: object) -> Schema:
     """Decode a Schema message."""
     if not isinstance(data, bytes):
         raise InvalidData(f"a damaged handle: expected a schema as bytes, found {shown(data)}")
-    message = message_at(np.frombuffer(data or b"\0", np.uint8), 0, "the schema of a handle", DEFAULT_LIMITS)
-    if message is None or message.message.kind != "Schema":
-        raise InvalidData("a damaged handle: expected a Schema message")
-    header = message.message.header
-    return read_schema(header.reader.data, header.position, "the schema of a handle", DEFAULT_LIMITS)
+    return schema_in(np.frombuffer(data or b"\0", np.uint8), "a damaged handle")
 
 
 # --- files ------------------------------------------------------------------------------------------------------

@@ -29,10 +29,10 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.buffer import U1, Bytes, Indices
-from shmarrow.errors import InvalidData, LimitExceeded, Limits, Unsupported, at
+from shmarrow.errors import DEFAULT_LIMITS, InvalidData, LimitExceeded, Limits, Unsupported, at
 from shmarrow.ipc.flatbuffers.reader import FlatBuffer, Reader, TableView
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.decode import read_key_values
+from shmarrow.ipc.message.decode import message_at, read_key_values
 from shmarrow.ipc.schema.scan import count_parts, flat_codes
 from shmarrow.ipc.schema.types import read_index_type, read_type, text
 from shmarrow.ipc.schema.wide import FEW, FieldTables
@@ -466,6 +466,15 @@ def read_schema(data: Bytes, position: int, where: str, limits: Limits, lowest: 
     _SCHEMAS.add(key, own, schema)
     LazySchema.of(schema).cached = True
     return schema
+
+
+def schema_in(data: Bytes, where: str, limits: Limits = DEFAULT_LIMITS) -> Schema:
+    """Read the schema in a Schema message; errors as :func:`read_schema`, InvalidData for another message."""
+    located = message_at(data, 0, where, limits, cut=True)
+    if located is None or located.message.kind != "Schema":
+        raise InvalidData(f"{where}: expected a Schema message")
+    header = located.message.header
+    return read_schema(header.reader.data, header.position, where, limits)
 
 
 def _read_only(data: Bytes) -> Bytes:
