@@ -90,8 +90,9 @@ def scan(
         are ``=`` or ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``not in``. A null matches nothing, but
         ``(column, "is null")``; there is ``(column, "is not null")``, too.
     schema : Schema, optional
-        The columns of the result, by default those of the first source, and of its directories. A column that a source
-        lacks is null, one that the schema lacks is left out; a column of another type is cast.
+        The columns of the result, by default those of the first source, and of its directories; where that has only
+        nulls, without a type, of the next that has one. A column that a source lacks is null, one that the schema lacks
+        is left out; a column of another type is cast.
     partitioning : str, optional
         ``"hive"`` makes columns of directories like ``day=2024-01-01``, below the one that is given, or from the first
         part with a wildcard on; None makes none.
@@ -216,6 +217,13 @@ class Scan(Hinted):
         self._first = schema
         if len(self._fragments) > 1:
             schema = with_nulls(schema)
+        untyped = {field.name for field in schema if field.type.layout == "null"} - keys.keys()
+        while untyped and (reader := next(readers, None)) is not None:
+            for its in reader.schema:
+                if its.name in untyped and its.type.layout != "null" and schema.names.count(its.name) == 1:
+                    self._first = None  # no file has this schema
+                    untyped.remove(its.name)
+                    schema = schema.set(schema.index_of(its.name), its.with_nullable(True))
         for name, type in keys.items():
             field = Field(name, type)
             schema = schema.set(schema.index_of(name), field) if name in schema else schema.append(field)

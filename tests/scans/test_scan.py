@@ -386,3 +386,20 @@ def test_many_sources_hold_no_descriptors(tmp_path: Path) -> None:
     assert len(scan.sources) == 3000
     assert scan.count_rows() == 3000
     assert len(os.listdir("/proc/self/fd")) < 500
+
+
+def test_a_column_without_a_type_takes_that_of_a_later_file(tmp_path: Path) -> None:
+    for name, columns in (
+        ("1", {"a": sa.nulls(2), "b": [1, 2], "c": sa.nulls(2)}),
+        ("2", {"b": [3], "a": sa.nulls(1), "c": sa.nulls(1)}),
+        ("3", {"a": ["x", "y"], "b": [4, 5], "c": sa.nulls(2)}),
+    ):
+        sa.write(sa.record_batch(columns), tmp_path / f"{name}.arrow", statistics=True)
+    scan = sa.scan(tmp_path)
+    assert scan.schema == sa.schema({"a": sa.string(), "b": sa.int64(), "c": sa.null()})
+    rows = {"a": [None, None, None, "x", "y"], "b": [1, 2, 3, 4, 5], "c": [None] * 5}
+    for one in (scan, pickle.loads(pickle.dumps(scan))):
+        assert one.to_table().to_pydict() == rows
+    assert scan.where([("a", "=", "y")]).to_table().to_pydict() == {"a": ["y"], "b": [5], "c": [None]}
+    assert scan.where([("a", "is null")]).select(["b"]).to_table().to_pydict() == {"b": [1, 2, 3]}
+    assert scan.select(["c", "a"]).head(4).to_pydict() == {"c": [None] * 4, "a": rows["a"][:4]}
