@@ -91,7 +91,7 @@ def contents(source: Source, limits: Limits = DEFAULT_LIMITS) -> Contents:
     head = source.read(0, min(HEAD, source.size or 0))
     if is_file(head):
         reader = RecordBatchFileReader(source, limits)
-        if BUNDLE_KEY not in (reader.metadata or ()):
+        if BUNDLE_KEY not in reader._opened().footer.metadata:
             return Contents(name, "file", reader)
         from shmarrow.ipc.tensor.bundle import Bundle
 

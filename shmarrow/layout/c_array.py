@@ -264,8 +264,11 @@ def export_batch(
     """Implement :meth:`RecordBatch.__arrow_c_array__`."""
     if unknown:
         refuse(unknown)
-    schema = requested(batch._schema, requested_schema)
-    return capsules(batch_tree(in_schema(batch, schema)), schema_schema(schema))
+    schema = batch._schema
+    if requested_schema is not None:
+        schema = requested(schema, requested_schema)
+        batch = in_schema(batch, schema)
+    return capsules(batch_tree(batch), schema_schema(schema))
 
 
 def requested(schema: Schema, capsule: PyCapsule | None) -> Schema:

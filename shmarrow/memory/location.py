@@ -60,10 +60,10 @@ def resolve(where: Location) -> tuple[str, str]:
         For ``shm:NAME`` on Linux without ``/dev/shm``.
     """
     try:
-        name = decoded(where)
+        name = where if isinstance(where, str) else decoded(where)
         if name.startswith("~/"):
             name = os.path.expanduser(name)
-        if name.isascii() and "\0" not in name and not is_shm(name):
+        if name.isascii() and "\0" not in name and ":" not in name:
             last = name[name.rfind("/") + 1 :]
             if last not in ("", ".", "..") and not last.startswith(TEMP_PREFIX):
                 return name, name  # the common case

@@ -194,7 +194,7 @@ class Schema:
     @property
     def types(self) -> list[DataType]:
         """The field types in order, in a new list."""
-        return [field.type for field in self.fields]
+        return [field.type for field in self._fields or self.fields]
 
     def equals(self, other: Any, check_metadata: bool = False) -> bool:
         """Compare the fields, and with ``check_metadata`` the metadata on every level.

@@ -7,6 +7,7 @@ A file starts with :data:`MAGIC`, padded to :data:`HEAD` bytes, and ends with th
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ def as_blocks(data: bytes | memoryview) -> NDArray:
     return np.ndarray(len(data) // BLOCK.size, STRUCTS["Block"], data)
 
 
+_footer = partial(tuple.__new__, Footer)
 _KNOWN = TemplateCache()
 """Schema, metadata and version of footers, by all of their bytes but the blocks."""
 _VECTORS = "recordBatches", "dictionaries"
@@ -76,7 +78,7 @@ def read_footer(source: Source, limits: Limits) -> Footer:
         recognized = _KNOWN.find(own, key)
         if recognized is not None:
             rest, parts = recognized
-            return Footer(end, *(*parts, b"")[:2], *rest)
+            return _footer((end, *(*parts, b"")[:2], *rest))
         data = np.frombuffer(own, U1)
     where = f"{source.name}: footer"
     root = (TracingReader if small else Reader)(data, where, limits).root("Footer")

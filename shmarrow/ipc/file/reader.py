@@ -26,7 +26,6 @@ from shmarrow.ipc.file.footer import (
     ROW_COUNTS,
     STATISTICS,
     RowCounts,
-    add_rows,
     as_blocks,
     decode_row_counts,
     read_footer,
@@ -104,23 +103,20 @@ class FileBatches:
 
     def count_rows(self) -> int:
         counts = self.known_rows()
-        return sum([n * rows for n, rows in (self.read_rows() if counts is None else counts)])
+        return sum(map(self._rows, range(self.count()))) if counts is None else sum([n * rows for n, rows in counts])
 
     def known_rows(self) -> RowCounts | None:
         """The row counts of all batches, if the footer has them."""
         hint = self.footer.metadata.get(ROW_COUNTS)
         return None if hint is None else decode_row_counts(hint, self.count())
 
-    def read_rows(self) -> RowCounts:
-        """The row counts of all batches, from their own metadata."""
-        counts: RowCounts = []
-        for number in range(self.count()):
-            where = f"{self.name}: batch {number}"
-            message, _ = self._message(self.footer.batches, number, where)
-            if isinstance(message, Message):
-                raise not_a_batch(message, where)
-            add_rows(counts, message.length)
-        return counts
+    def _rows(self, number: int) -> int:
+        """The number of rows of a batch, from its own metadata."""
+        where = f"{self.name}: batch {number}"
+        message, _ = self._message(self.footer.batches, number, where)
+        if isinstance(message, Message):
+            raise not_a_batch(message, where)
+        return message.length
 
     def get(self, id: int, /) -> Dictionary | None:
         """The dictionary of an id; None if there is none."""

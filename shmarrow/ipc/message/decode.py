@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from operator import gt, itemgetter
 from typing import Any, NamedTuple
 
@@ -295,6 +296,9 @@ class Located(NamedTuple):
     end: int
 
 
+_located = partial(tuple.__new__, Located)
+
+
 def message_at(
     data: Any,
     offset: int,
@@ -363,7 +367,7 @@ def message_at(
         raise InvalidData(
             f"{where}: the body of the message at {offset} needs [{body}, {body + needed}) but there are {size} bytes"
         )
-    return Located(message, offset + prefix[0], body, body + needed)
+    return _located((message, offset + prefix[0], body, body + needed))
 
 
 def read_key_values(vector: TableVector, reader: Reader | None = None) -> Metadata | None:

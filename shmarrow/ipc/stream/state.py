@@ -8,6 +8,7 @@ state or the new one, so the message can be read again and nothing has to be und
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from shmarrow.columns import RecordBatch
@@ -99,7 +100,7 @@ class StreamState(NamedTuple):
         if isinstance(message, BatchHeader):
             if self.schema is None:
                 raise self._no_schema("RecordBatch")
-            return StreamState(end, self.batches + 1, *self[2:])
+            return _state((end, self.batches + 1, *self[2:]))
         kind = message.kind
         if kind == "Schema":
             if self.schema is not None:
@@ -144,3 +145,6 @@ class StreamState(NamedTuple):
             return {}
         inner = {id: self.dictionaries.get(id) for id in inner_dictionaries(values)}
         return {id: dictionary for id, dictionary in inner.items() if dictionary is not None}
+
+
+_state = partial(tuple.__new__, StreamState)
