@@ -17,7 +17,7 @@ from shmarrow.errors import InvalidArgument, InvalidType, full_name, optional, s
 from shmarrow.spark.frame import SharedFrame
 from shmarrow.spark.jobs import session_for
 from shmarrow.spark.key_index import FrameIndex, frame_index
-from shmarrow.spark.results import SparkCaster
+from shmarrow.spark.results import PIECE_BYTES, SparkCaster
 from shmarrow.spark.types import unwrapped
 from shmarrow.types.consumers import kind_of
 
@@ -177,8 +177,8 @@ def look_up(task: LookupTask, batches: Iterator[Any]) -> Iterator[pa.Array]:
     import pyarrow
 
     index, caster = task.by, task.caster
-    for keys in batches:
-        rows = index.find(*(keys if isinstance(keys, tuple) else (keys,)))
+    for keys in _joined(batches, index.width(task.columns)):
+        rows = index.find(*keys)
         if caster is None:
             yield pyarrow.array(rows >= 0)
             continue
@@ -186,3 +186,24 @@ def look_up(task: LookupTask, batches: Iterator[Any]) -> Iterator[pa.Array]:
             batch = caster.cast_batch(index.take_rows(piece, task.columns).batches[0])
             missing = pyarrow.array(piece < 0)
             yield pyarrow.StructArray.from_arrays(batch.columns, fields=list(caster.schema), mask=missing)
+
+
+def _joined(batches: Iterator[Any], width: int) -> Iterator[tuple[pa.Array, ...]]:
+    """Yield the keys of batches, an array for each column; of several together while their rows are few and small.
+
+    They are counted with the ``width`` of what is looked up, and have about :data:`PIECE_BYTES` bytes.
+    """
+    import pyarrow
+
+    held: list[Any] = []
+    size = 0
+    for keys in batches:
+        each = keys if isinstance(keys, tuple) else (keys,)
+        nbytes = len(each[0]) * width + sum(key.nbytes for key in each)
+        if held and size + nbytes > PIECE_BYTES:
+            yield tuple(map(pyarrow.concat_arrays, zip(*held, strict=True)))
+            held, size = [], 0
+        held.append(each)
+        size += nbytes
+    if held:
+        yield tuple(map(pyarrow.concat_arrays, zip(*held, strict=True)))

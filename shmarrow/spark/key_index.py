@@ -364,6 +364,11 @@ class FrameIndex:
         pieces = np.cumsum(np.where(rows < 0, 0, widths[rows])) // PIECE_BYTES
         yield from np.split(rows, np.flatnonzero(np.diff(pieces)) + 1)
 
+    def width(self, columns: Sequence[int]) -> int:
+        """Return about how many bytes a row of the frame has in some columns, on average."""
+        table = self._open().table
+        return table.select(columns).nbytes // max(table.num_rows, 1)
+
     def _open(self) -> _Opened:
         known = cached(self.name)
         if known is not MISSING:
