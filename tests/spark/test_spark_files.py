@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import spark_lab
 from spark_source import write
 
 import shmarrow as sa
@@ -100,6 +101,24 @@ def test_what_is_repeated_gives_the_same_rows(spark: Any, directory: Path) -> No
     assert found.map(summed, "rows long, total long", spark.newSession()).agg({"rows": "sum"}).first()[0] == 3000
     assert found.num_rows == 3000
     assert sas.files(directory).num_rows == 4000
+
+
+def read_in_two_sessions(spark: Any, directory: str) -> list[int]:
+    """Sum the rows of files in a session, and in the next one, when the first has stopped."""
+    from local_session import local_session
+    from spark_driver import use
+
+    found = sas.files(directory)
+    totals = [row.total for row in found.map(summed, "rows long, total long").collect()]
+    spark.stop()
+    use(local_session(2, spark_lab.SETTINGS))
+    return [sum(totals), *(row.total for row in found.map(summed, "rows long, total long").collect())]
+
+
+def test_a_session_that_stops_between_jobs(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "part.arrow", rows(1))
+    with spark_lab.driver(tmp_path / "driver") as driver:
+        assert driver.run(read_in_two_sessions, str(tmp_path / "part.arrow")) == [sum(range(1000, 2000))] * 2
 
 
 def test_a_file_that_changes_after_the_plan(spark: Any, directory: Path) -> None:

@@ -10,10 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spark_lab
 from spark_source import Batch, add, batches_in, rows_of, source, write
 from waiting import wait_until
+
+import shmarrow as sa
+from shmarrow import spark as sas
 
 pa = pytest.importorskip("pyarrow")
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -72,6 +76,22 @@ def test_streams_that_replace_what_they_wrote(spark: Any, tmp_path: Path) -> Non
     assert rows_of(source(tmp_path / "out")) == [{"total": sum(range(10)), "batch": 0}]
     Batch(tmp_path / "out", 1, overwrite=True).commit()
     assert batches_in(tmp_path) == {1: list(range(10, 20))}
+
+
+def test_an_index_in_a_stream(spark: Any, home: str, tmp_path: Path) -> None:
+    names = sa.table({"id": np.arange(0, 20, 2), "name": [f"name {i}" for i in range(10)]})
+    with sas.share_table(names, spark, home) as frame:
+        index = frame.index("id")
+
+        def named(batches: Any) -> Any:
+            for batch in batches:
+                found = index.take(batch["id"], columns=["name"])["name"].combine_chunks()
+                yield pa.record_batch({"id": batch["id"], "name": pa.array(found)})
+
+        add(tmp_path, "0", "1")
+        step(start(spark, tmp_path, change=lambda df: df.mapInArrow(named, "id long, name string")))
+    found = {row["id"]: row["name"] for row in rows_of(source(tmp_path / "out"))}
+    assert found == {i: None if i % 2 else f"name {i // 2}" for i in range(20)}
 
 
 def write_stream(spark: Any, here: str) -> None:

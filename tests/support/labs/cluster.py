@@ -312,6 +312,31 @@ def read_files(spark: Any, folder: str) -> None:
             hear()
 
 
+def write_files(folder: Path) -> None:
+    """Write the numbers below 2400 as files, each of which is large enough for a task."""
+    for first in range(0, 2400, 200):
+        rows = sa.table({"id": np.arange(first, first + 200), "more": [bytes(8192)] * 200})
+        with sa.ipc.new_file(folder / f"{first:04d}.arrow", rows.schema) as writer:
+            writer.write(rows)
+
+
+def read_slowly(spark: Any, folder: str, notes: str) -> None:
+    """Sum the rows of files; the first attempt of the first task never ends, and each one leaves a note."""
+
+    def summed(table: sa.Table) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        task = context.partitionId(), context.attemptNumber()
+        Path(notes, f"{platform.node()}-{task[0]}-{task[1]}").touch()
+        time.sleep(SECONDS if task == (0, 0) else 5)
+        return {"total": [int(table["id"].to_numpy().sum())]}
+
+    rows = sas.files(folder, spark=spark).map(summed, "total long", spark).collect()
+    say(sum(row["total"] for row in rows))
+
+
 def keep(spark: Any, seconds: float) -> None:
     frame = sas.share(spark.range(0, 240, 1, 12), name="kept", keep=seconds, function=slowly)
     say({handle.host for handle in frame.handles})
@@ -463,12 +488,7 @@ def check_application(lab: Lab) -> None:
             driver.result()
         with lab.check("files: read on all hosts, beside an index, also when an executor is killed"):
             folder = lab.folder()
-            for first in range(0, 2400, 200):
-                rows = sa.table(
-                    {"id": np.arange(first, first + 200), "more": [bytes(1 << 13)] * 200}
-                )  # for a task each
-                with sa.ipc.new_file(folder / f"{first:04d}.arrow", rows.schema) as writer:
-                    writer.write(rows)
+            write_files(folder)
             driver.begin(read_files, str(folder))
             assert driver.hear() == (names, sum(range(0, 4800, 4)))
             (executor,) = lab.cluster.executors(THIRD)
@@ -536,6 +556,23 @@ def check_kept_frames(lab: Lab) -> None:
         for host in HOSTS:
             lab.collect(host)
     lab.nothing_left()
+
+
+def check_speculation(lab: Lab) -> None:
+    settings = {"spark__speculation": "true", "spark__speculation__quantile": "0.5"}
+    with (
+        lab.driver(FIRST, **settings) as driver,
+        lab.check("files: a task runs twice, and an executor is killed while it reads: each row once"),
+    ):
+        folder, notes = lab.folder(), lab.folder()
+        write_files(folder)
+        driver.begin(read_slowly, str(folder), str(notes))
+        wait_until(lambda: list(notes.glob("host3-*")), "a task on the third host")
+        (executor,) = lab.cluster.executors(THIRD)
+        os.kill(executor, signal.SIGKILL)
+        assert driver.hear() == sum(range(2400))
+        assert list(notes.glob("*-0-1"))
+        driver.result()
 
 
 def check_dynamic_allocation(lab: Lab) -> None:
@@ -643,6 +680,7 @@ def main() -> int:
         enter()
     checks: dict[str, Callable[[Lab], None]] = {
         "application": check_application,
+        "speculation": check_speculation,
         "kept": check_kept_frames,
         "dynamic": check_dynamic_allocation,
         "applications": check_two_applications,
