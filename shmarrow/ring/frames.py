@@ -11,7 +11,7 @@ writer lays frames out as :class:`BatchFrames` or :class:`TensorFrames`, which d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,6 @@ from shmarrow.ipc.tensor.decode import DenseHeader, read_header
 from shmarrow.ipc.tensor.writer import encode_tensor
 from shmarrow.layout.listing import LISTING, walk
 from shmarrow.layout.parts import take_apart
-from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.ring.protocol import BATCH, NDARRAY, TENSOR
 from shmarrow.tensor import Tensor
 from shmarrow.tensor.convert import as_tensor
@@ -199,12 +198,9 @@ class BatchFrames:
         LimitExceeded
             If it does not fit.
         """
-        if column.__class__ is PrimitiveArray and not (column._null_count or column._offset):
-            data: Any = column._buffers[1]
-            start, size = self.filled[index].buffers[1]
-            if column._length == self.rows and len(data) == size:  # as most are
-                copies.append((self._start + start, data))
-                return self.filled[index]
+        if self.in_place[index] and (whole := self._whole(index, column)) is not None:
+            copies += whole
+            return self.filled[index]
         nodes: list[tuple[int, int]] = []
         buffers: list[tuple[int, int]] = []
         rooms = iter(self._rooms[index])
@@ -223,6 +219,22 @@ class BatchFrames:
                 if size:
                     copies.append((self._start + start, data))
         return _Column(nodes, buffers)
+
+    def _whole(self, index: int, column: Any) -> Copies | None:
+        """What is to be copied of numbers that fill their room, as most do; None if there are fewer, or nulls."""
+        copies: Copies = []
+        filled = self.filled[index]
+        places = iter(filled.buffers)
+        for part, node in zip(walk([column], _children), filled.nodes, strict=True):
+            if part._offset or (part._length, part._null_count) != node:
+                return None
+            for data, (start, size) in zip(part._buffers, places, strict=False):  # in this order, as places go on
+                if not size:
+                    continue  # of validity
+                if len(data) != size:
+                    return None
+                copies.append((self._start + start, data))
+        return copies
 
     def metadata(self, rows: int, columns: list[_Column]) -> Bytes:
         """The metadata of a frame's message."""
@@ -393,13 +405,16 @@ class TensorFrames:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-class _Known(NamedTuple):
+class _Known:
     """A slot that was opened: the place of its metadata, what they were, the next frame that has these, and columns."""
 
-    head: memoryview
-    metadata: bytes
-    frame: Any
-    columns: dict[int, Any]
+    __slots__ = ("columns", "frame", "head", "metadata")
+
+    def __init__(self, head: memoryview, metadata: bytes, frame: Any) -> None:
+        self.head = head
+        self.metadata = metadata
+        self.frame = frame
+        self.columns: dict[int, Any] = {}
 
 
 class Reader:
@@ -448,7 +463,7 @@ class Reader:
         if self._is_ndarray:
             self._are_days = isinstance(frame._element.type, DateType)
             frame = frame.to_numpy()
-        return _Known(memory[:size].data, data.tobytes(), frame, {})
+        return _Known(memory[:size].data, data.tobytes(), frame)
 
     def release(self, frame: Any, slot: int) -> None:
         """Make a batch refuse to build columns, as its slot is about to be overwritten; a tensor is its memory.
@@ -464,14 +479,18 @@ class Reader:
             for i, column in frame._columns.items():
                 if i not in kept and self._in_place[i] and not _has_nulls(column):
                     kept[i] = column
-            following = RecordBatch(frame._schema, frame.num_rows, source=frame._source)
-            following._columns = kept.copy()
-            self._known[slot] = known._replace(frame=following)
+            known.frame = RecordBatch(frame._schema, frame.num_rows, source=frame._source)
+            known.frame._columns.update(kept)
         frame._source, frame._columns = _RELEASED, {}
 
 
 def _has_nulls(array: Any) -> bool:
-    return any(part._null_count for part in walk([array], lambda each: each._children))
+    return any(part._null_count for part in walk([array], _children))
+
+
+def _children(array: Any) -> Sequence[Any]:
+    children: Sequence[Any] = array._children
+    return children
 
 
 class _Released:

@@ -79,6 +79,21 @@ def test_a_frame_is_read_as_it_was_put(shm_name: str) -> None:
             found.validate(full=True)
 
 
+def test_numbers_may_be_a_part_of_more_and_have_nulls(shm_name: str) -> None:
+    values = [1, None, 3, 4, None, 6]
+    pairs = sa.array([{"u": each, "v": 1.5} for each in values], sa.struct([("u", sa.int8()), ("v", sa.float64())]))
+    rows = {"x": sa.array(values, sa.int16()), "image": np.arange(48).reshape(6, 2, 4), "pair": pairs, "y": range(6)}
+    frame = sa.record_batch(rows)
+    with sa.Ring(shm_name, like=frame.slice(0, 2)) as ring, sa.Ring(shm_name) as reader:
+        for start, length in ((0, 2), (2, 2), (4, 2), (5, 1), (3, 0)):
+            part = frame.slice(start, length)
+            ring.put(part)
+            assert next(reader).to_pydict() == part.to_pydict()
+            copied = sa.concat_batches([part, part.slice(0, 0)])
+            ring.put(copied)
+            assert next(reader).to_pydict() == part.to_pydict()
+
+
 def test_pyarrow_reads_a_slot_at_its_offset(shm_name: str) -> None:
     with sa.Ring(shm_name, like=FRAME) as ring:
         parts = [FRAME.slice(0, 1), FRAME, FRAME.slice(1)]
