@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import interrupts
 import pytest
 from forms import coded, nested_dictionaries, stream_of
+from interrupts import raised
 
 import shmarrow as sa
 from shmarrow.ipc import BatchEvent, StreamDecoder
@@ -23,22 +23,6 @@ from shmarrow.ipc import BatchEvent, StreamDecoder
 FILES = tuple(map(str, Path(sa.__file__).parent.rglob("*.py")))
 STEP = int(os.environ.get("SHMARROW_TEST_STEP", "29"))
 """Cases are interrupted at every 29th instruction unless they name another step; with 1 that takes minutes."""
-
-
-class Interruption(BaseException):
-    """Raised by a signal handler."""
-
-
-def interrupted(work: Callable[[], Any], at: int) -> bool:
-    """Call a function, and raise at its ``at``-th instruction within the package; returns whether it has as many."""
-
-    def handler() -> None:
-        raise Interruption
-
-    try:
-        return interrupts.interrupted(work, handler, at, FILES)
-    except Interruption:
-        return True
 
 
 def batch(words: list[str], indices: list[int]) -> sa.RecordBatch:
@@ -75,7 +59,7 @@ def values(batches: Iterable[sa.RecordBatch]) -> list[Any]:
 def instructions(prepare: Callable[[], Callable[[], Any]], step: int = STEP) -> Iterator[int]:
     """Interrupt calls of ``prepare()`` at their first instruction, then at a later one, up to their last."""
     at = 1
-    while interrupted(prepare(), at):
+    while raised(prepare(), at, FILES):
         yield at
         at += min(STEP, step)
     assert at > 100
@@ -188,7 +172,7 @@ def test_the_decoder(name: str) -> None:
         for at in instructions(lambda number=number: prepare(number)):  # type: ignore[misc]
             outcomes = []
             for first in (number, number + 1):
-                interrupted(prepare(number), at)
+                raised(prepare(number), at, FILES)
                 try:
                     for piece in pieces[first:]:
                         decoder.feed(piece)

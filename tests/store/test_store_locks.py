@@ -20,7 +20,7 @@ import lab
 import numpy as np
 import pytest
 from cases.store_files import check_store as check
-from interrupts import interrupted
+from interrupts import interrupted, raised
 from processes import end_well, forked, killed_at_end
 from store_check import Report
 from store_check import check as independent
@@ -72,20 +72,13 @@ OPERATIONS: dict[str, Any] = {
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_handler_that_raises_anywhere_leaves_a_store_that_is_whole(tmp_path: Path, operation: str) -> None:
     """Whatever it interrupted has happened or has not, and the next change, by another thread, waits for nobody."""
-
-    def handle() -> None:
-        raise KeyboardInterrupt
-
     with sa.Store(tmp_path / "store", 1 << 24) as store:
         number, more = 1, True
         while more:
             for name in ("a", "b", "held"):
                 store.put(name, ONE, overwrite=True)
             held = store.get("held")
-            try:
-                more = interrupted(lambda: OPERATIONS[operation](store), handle, number, kills.FILES)
-            except KeyboardInterrupt:
-                more = True
+            more = raised(lambda: OPERATIONS[operation](store), number, kills.FILES)
             worked = threading.Thread(target=lambda: store.put("after", ONE, overwrite=True))
             worked.start()
             worked.join(10)

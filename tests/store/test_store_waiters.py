@@ -18,7 +18,7 @@ from typing import Any
 import lab
 import numpy as np
 import pytest
-from interrupts import interrupted, killed
+from interrupts import killed, raised
 from processes import ended, forked, killed_at_end
 from put_all import put_all
 from store_check import place
@@ -396,17 +396,9 @@ def test_killed_anywhere(where: str) -> None:
     assert number > 50
 
 
-class Stop(Exception):
-    """Raised by the handler."""
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of an interrupt in a finalizer
 def test_interrupted_anywhere(where: str) -> None:
     """A signal handler that raises ends the wait; the thread goes on, and leaves nothing."""
-
-    def handler() -> None:
-        raise Stop
-
     number, left = 1, 0
     with sa.Store(where) as store:
 
@@ -416,10 +408,7 @@ def test_interrupted_anywhere(where: str) -> None:
 
         more = True
         while more:
-            try:
-                more = interrupted(wait, handler, number, FILES)
-            except Stop:
-                more = True
+            more = raised(wait, number, FILES)
             left += len(records(where))
             number += STEP
             store.put("b", ONE, overwrite=True)

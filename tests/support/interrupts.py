@@ -135,6 +135,22 @@ def interrupted(work: Callable[[], Any], handler: Callable[[], Any], number: int
     return reached
 
 
+class Interrupted(BaseException):
+    """Raised by the handler of :func:`raised`."""
+
+
+def raised(work: Callable[[], Any], number: int, files: tuple[str, ...]) -> bool:
+    """Run a function that a handler interrupts, as :func:`interrupted` does, by an exception."""
+
+    def handler() -> None:
+        raise Interrupted
+
+    try:
+        return interrupted(work, handler, number, files)
+    except Interrupted:
+        return True
+
+
 def killed(work: Callable[[], Any], number: int, files: tuple[str, ...], again: bool = False) -> bool:
     """Run a function in a child that is killed before its instruction of a number; whether it has so many.
 
