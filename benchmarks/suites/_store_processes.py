@@ -105,17 +105,3 @@ first = time.perf_counter()
 assert value == 1
 print(first - imported, imported - before)
 """
-
-HELD = """
-import resource, sys
-import shmarrow as sa
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-store, held = sa.Store(sys.argv[1]), []
-take = getattr(store, sys.argv[2])
-try:
-    for number in range(int(sys.argv[3])):
-        held.append(take(f"object-{number:07d}"))
-except (sa.ShmarrowError, OSError) as error:
-    print(f"{type(error).__name__}: {error}", file=sys.stderr)
-print(len(held))
-"""

@@ -20,7 +20,7 @@ from harness.figures import Faster, Point, within
 from harness.memory import fresh
 
 import shmarrow as sa
-from suites._store_processes import FIRST, FIRST_SHARED_MEMORY, HELD, Crowd, crowd
+from suites._store_processes import FIRST, FIRST_SHARED_MEMORY, Crowd, crowd
 from suites._store_sides import LARGE, DiskCache, Lmdb, Opener, Ours, SharedMemory, Side, opened
 
 AHEAD = Faster(1, "ahead")
@@ -258,13 +258,4 @@ def listings(bench: Bench) -> None:
         bench.row(f"{name} of {count:,} objects", sides, required, 5, time=elapsed)
 
 
-def held(bench: Bench) -> None:
-    """Objects held with few descriptors."""
-    store = store_of(bench, 10_000).store
-    for operation in ("get", "attach"):
-        found = fresh(HELD, store.name, operation, "5000")
-        what = f"objects held by {operation} with 1,024 descriptors, of 5,000"
-        bench.limit(what, found, 900, "objects", at_least=True)
-
-
-PARTS = {"small": small, "crowd": crowds, "held": held, "many": many, "first": first, "listings": listings}
+PARTS = {"small": small, "crowd": crowds, "many": many, "first": first, "listings": listings}

@@ -23,15 +23,9 @@ PIECES = [(0, 0), (1, 3), (3, None), (8, 9), (13, 20)]
 """Offsets and lengths that cut within bytes of bitmaps, at their ends, and nothing at all."""
 
 
-def repeated(case: Case) -> tuple[Any, list[Any]]:
-    """An array of more than 40 slots, and its values; nothing at all stays nothing."""
-    times = 44 // max(len(case.values), 1) + 1 if case.values else 1
-    return sa.concat_arrays([case.array()] * times), case.values * times
-
-
 def pieces(case: Case) -> list[tuple[Any, list[Any]]]:
     """Slices of a case's repeated array, and their values."""
-    array, values = repeated(case)
+    array, values = case.repeated()
     found = [(array, values)]
     for offset, length in PIECES:
         if offset <= len(values):

@@ -72,12 +72,6 @@ def same_memory(theirs: Any, ours: Any) -> bool:
     return needed(ours) <= addresses(theirs)
 
 
-def repeated(case: Case) -> tuple[Any, list[Any]]:
-    """An array of more than 40 slots, and its values; nothing at all stays nothing."""
-    times = 44 // max(len(case.values), 1) + 1 if case.values else 1
-    return sa.concat_arrays([case.array()] * times), case.values * times
-
-
 def check_peer(case: Case, theirs: Any, ours: Any, values: list[Any]) -> None:
     """The same values at the same addresses, right by both sides' own rules."""
     theirs.validate(full=True)
@@ -94,7 +88,7 @@ def check_peer(case: Case, theirs: Any, ours: Any, values: list[Any]) -> None:
 
 @every(KNOWN)
 def test_there_and_back(case: Case) -> None:
-    built, values = repeated(case)
+    built, values = case.repeated()
     ours = make_safe(built)  # a copy of views where null ones lead anywhere
     theirs = built.to_pyarrow()
     check_peer(case, theirs, ours, values)
@@ -270,7 +264,7 @@ def all_columns() -> Any:
     cases = [case for case in KNOWN if case.name.endswith("-nulls") and not case.name.endswith("odd-names-nulls")]
     columns = {}
     for case in cases:
-        array, _ = repeated(case)
+        array, _ = case.repeated()
         columns[case.name] = array.slice(0, 40).to_pyarrow()
     return pa.table(columns)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.build import array
-from shmarrow.layout import Array, make_array
+from shmarrow.layout import Array, concat_arrays, make_array
 from shmarrow.types import DataType
 
 
@@ -72,6 +72,11 @@ class Case:
     def array(self) -> Array:
         """Make the array of this case."""
         return array(self.values, self.type) if self.physical is None else self.physical.array(self.type)
+
+    def repeated(self) -> tuple[Any, list[Any]]:
+        """An array of more than 40 slots, and its values; nothing at all stays nothing."""
+        times = 44 // max(len(self.values), 1) + 1 if self.values else 1
+        return concat_arrays([self.array()] * times), self.values * times
 
     @property
     def writable(self) -> bool:
