@@ -20,8 +20,12 @@ from shmarrow.types import c_schema
 _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _AT_RELEASE = -2
 """The place of the callback in the words of a structure; its data follow it."""
-_TREE = 1
-"""The place of the structures in what is kept alive."""
+
+
+def _tree(memory: c_schema.KeptAlive, address: int, struct: Any) -> Any:
+    """The words of the structures that are laid out from an address on, a row for each."""
+    words = memory.kept[1]
+    return words[(address - c_schema.address_of(words)) // 8 :].reshape(-1, struct.itemsize // 8)
 
 
 def _words(struct: Any, address: int) -> Any:
@@ -84,7 +88,7 @@ class CSchema:
     """A schema that is laid out in memory of ours, as pyarrow's field."""
 
     def __init__(self, memory: c_schema.KeptAlive, address: int) -> None:
-        memory.kept[_TREE][0, _AT_RELEASE] = _SCHEMA_MARK_AT
+        _tree(memory, address, c_schema.SCHEMA)[0, _AT_RELEASE] = _SCHEMA_MARK_AT
         self.field = _taken(optional("pyarrow").Field._import_from_c, address)
 
     @staticmethod
@@ -112,7 +116,7 @@ class CArray:
     def imported(self, kind: str) -> Any:
         """Return it as an object of a class of pyarrow, which keeps the memory alive."""
         pa = optional("pyarrow")
-        tree = self._memory.kept[_TREE]
+        tree = _tree(self._memory, self._address, c_schema.ARRAY)
         owner = pa.py_buffer(c_schema.array_at(self._address, tree.nbytes, "|u1", self._memory))
         capsule = pa.Array.from_buffers(pa.uint8(), 0, [None, owner]).__arrow_c_array__()[1]
         tree[:, _AT_RELEASE] = _ARRAY_MARK_AT
