@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from shmarrow.memory.state_machine import StateMachine as StateMachine
     from shmarrow.memory.state_machine import Transitions as Transitions
     from shmarrow.memory.state_machine import fork_safe_lock as fork_safe_lock
+    from shmarrow.memory.state_machine import lock_of_process as lock_of_process
     from shmarrow.memory.unnamed_file import Destination as Destination
     from shmarrow.memory.unnamed_file import UnnamedFile as UnnamedFile
 
@@ -107,7 +108,7 @@ if not TYPE_CHECKING:
             ".sinks": "open_sink",
             ".source": "Source name_of",
             ".state_machine": "CLOSE CLOSED END ENDED FAIL FAILED "
-            "NotCopied OPEN READ SEQUENTIAL StateMachine Transitions fork_safe_lock",
+            "NotCopied OPEN READ SEQUENTIAL StateMachine Transitions fork_safe_lock lock_of_process",
             ".unnamed_file": "Destination UnnamedFile",
         },
     )

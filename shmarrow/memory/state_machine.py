@@ -200,6 +200,12 @@ def fork_safe_lock() -> _thread.RLock:
     return lock
 
 
+def lock_of_process(locks: dict[int, _thread.RLock]) -> _thread.RLock:
+    """Return the reentrant lock of this process among those of an object: a forked child may get one that is held."""
+    lock = locks.get(PROCESS[0])
+    return locks.setdefault(PROCESS[0], _thread.RLock()) if lock is None else lock
+
+
 class NotCopied:
     """A mixin for objects that cannot be pickled or copied, as a copy would share a position, descriptor or lock."""
 

@@ -11,12 +11,12 @@ Invariants:
 from __future__ import annotations
 
 import _thread
-import os
 from collections import deque
 from contextlib import suppress
 from typing import NamedTuple, Self
 
 from shmarrow.errors import Closed
+from shmarrow.memory import lock_of_process
 from shmarrow.store import protocol as p
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.catalog import Catalog
@@ -68,21 +68,12 @@ class Watch:
         self._prefix = prefix
         self._coded = prefix.encode()
         self._pending: deque[Event] = deque()
-        self._begin()
+        self._locks: dict[int, _thread.RLock] = {}
+        """Reentrant, as a signal handler may close the watch in the middle of a look."""
         self._opened = catalog
         self._last = last_event(catalog.memory)
         self._known = self._now(catalog)
         self.names = sorted(self._known)
-
-    def _begin(self) -> None:
-        """Set what belongs to this process; the parent of a forked child may have held its mutex."""
-        self._pid = os.getpid()
-        self._mutex = _thread.RLock()  # reentrant, as a signal handler may close the watch in the middle of a look
-
-    def _lock(self) -> _thread.RLock:
-        if self._pid != os.getpid():
-            self._begin()
-        return self._mutex
 
     @property
     def _catalog(self) -> Catalog:
@@ -122,7 +113,7 @@ class Watch:
 
     def _next(self) -> Event | None:
         """Return the next event, if any."""
-        with self._lock():
+        with lock_of_process(self._locks):
             return self._pending.popleft() if self._look() else None
 
     def _look(self) -> bool:

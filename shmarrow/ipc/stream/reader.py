@@ -13,7 +13,6 @@ Invariants:
 from __future__ import annotations
 
 import _thread
-import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at
 from shmarrow.ipc.random_access import IndexedReader
 from shmarrow.ipc.stream.decoder import BatchEvent, EndEvent, Event, SchemaEvent, StreamDecoder
 from shmarrow.ipc.stream.state import IpcStats, StreamState
-from shmarrow.memory import CLOSE, SEQUENTIAL, NotCopied, Source, StateMachine, open_source
+from shmarrow.memory import CLOSE, SEQUENTIAL, NotCopied, Source, StateMachine, lock_of_process, open_source
 
 
 class RecordBatchStreamReader(NotCopied, RecordBatchReader):
@@ -138,9 +137,8 @@ class _StreamBatches:
 
     @property
     def lock(self) -> _thread.RLock:
-        """The lock for reading further; each process has its own, as a fork may copy one that is held."""
-        lock = self._locks.get(os.getpid())
-        return self._locks.setdefault(os.getpid(), _thread.RLock()) if lock is None else lock
+        """The lock for reading further."""
+        return lock_of_process(self._locks)
 
     def _message_after(self, state: StreamState) -> tuple[BatchHeader | Message, Any, int, int] | None:
         """The next message after a state, its body, and where that begins and ends; None at the end of the stream."""
