@@ -143,6 +143,7 @@ _IN_A_SHELL: dict[str | None, str | None] = {
     MORE_MEMORY: "if you trust the data and have the memory, --max-decompressed SIZE raises the limit",
     "shmarrow.scan reads them as one table": "`shmarrow head`, `count`, `schema` and `inspect` read them as one table",
     "shmarrow.Ring opens it": "`shmarrow info` describes it",
+    "shmarrow.open opens it": "`shmarrow inspect` shows it",
     "open it and pass the file object": "- stands for standard input or output",
     "pass one of the files in it; shmarrow.Store opens a store": None,
     NOT_ACCEPTED: "that user could plant or replace objects: choose another directory, or pass --accept-users",

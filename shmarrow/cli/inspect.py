@@ -35,10 +35,10 @@ from shmarrow.cli.command import (
 )
 from shmarrow.cli.many import Surveyed, many_sources, report, survey
 from shmarrow.cli.rows import as_json
-from shmarrow.cli.targets import ROWS, open_bytes
+from shmarrow.cli.targets import open_bytes
 from shmarrow.display import size as size_text
 from shmarrow.errors import DEFAULT_LIMITS, ShmarrowError, counted, printable
-from shmarrow.ipc.contents import KINDS, contents
+from shmarrow.ipc.contents import KINDS, ROWS, contents
 from shmarrow.ipc.schema.lazy import FieldLayout, encoded_fields
 from shmarrow.scans.sources import split_name
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from shmarrow.cli.command import COLUMNS, TARGETS, Table, argument, clipped, command, render
 from shmarrow.cli.many import many_sources, report, scan_of, survey
-from shmarrow.cli.targets import ROWS, open_target, rows_of
+from shmarrow.cli.targets import open_target, rows_of
 from shmarrow.errors import printable
+from shmarrow.ipc.contents import ROWS
 from shmarrow.types import storage_of
 from shmarrow.types.schema import difference
 

@@ -28,8 +28,6 @@ from shmarrow.memory import name_of, open_source, recognized
 from shmarrow.memory.formats import OF_PYARROW
 from shmarrow.scans.sources import the_one
 
-ROWS = ("file", "stream", "other rows")
-
 
 @contextmanager
 def open_bytes(word: str, accept_users: bool = False) -> Iterator[Any]:
@@ -175,9 +173,8 @@ def rows_of(arguments: argparse.Namespace, word: str, target: Contents) -> Any:
         If a column is not there.
     """
     names = names_of(arguments)
-    if target.kind not in ROWS:
-        raise sa.InvalidData(f"{target.name} is a {target.kind}, which has no rows; `shmarrow inspect {word}` shows it")
-    return target.content if names is None else _Selected(target.content, names)
+    reader = target.rows(f"`shmarrow inspect {word}` shows it")
+    return reader if names is None else _Selected(reader, names)
 
 
 class _Selected:

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from shmarrow.buffer import Bytes
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, Limits
-from shmarrow.ipc.file.footer import MAGIC
+from shmarrow.ipc.file.footer import BUNDLE_KEY, MAGIC
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.message.decode import Located, Message, message_at
-from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.memory import Source
 
 
@@ -42,6 +41,8 @@ KINDS = {
     "bundle": Kind("bundle of tensors (an Arrow file)", ".tensors"),
 }
 """All that Arrow data are."""
+ROWS = ("file", "stream", "other rows")
+"""The kinds that have rows; the last one is what pyarrow reads."""
 
 
 class Contents(NamedTuple):
@@ -52,7 +53,7 @@ class Contents(NamedTuple):
     name : str
         The name of the source, for messages.
     kind : str
-        One of :data:`KINDS`; of the command line also ``"other rows"``, which pyarrow reads.
+        One of :data:`KINDS` or :data:`ROWS`.
     content : RecordBatchFileReader, MappedStreamReader, Tensor, SparseTensor or Bundle
         A reader or views of the source.
     """
@@ -60,6 +61,12 @@ class Contents(NamedTuple):
     name: str
     kind: str
     content: Any
+
+    def rows(self, hint: str | None = None) -> Any:
+        """The reader of its rows; InvalidData with a hint if it has none."""
+        if self.kind not in ROWS:
+            raise InvalidData(f"{self.name} is a {self.kind}, which has no rows", hint=hint or "shmarrow.open opens it")
+        return self.content
 
 
 def is_file(data: Bytes) -> bool:

@@ -18,8 +18,8 @@ from shmarrow.buffer import Bytes
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import DEFAULT_LIMITS, InvalidData, as_limits
 from shmarrow.ipc.contents import contents, first_message, is_file
+from shmarrow.ipc.file.footer import BUNDLE_KEY
 from shmarrow.ipc.file.reader import FileBatches
-from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader
 from shmarrow.memory import Segment, Source, open_source
 from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored

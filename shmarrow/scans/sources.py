@@ -37,7 +37,6 @@ from shmarrow.columns import several
 from shmarrow.errors import (
     DEFAULT_LIMITS,
     InvalidArgument,
-    InvalidData,
     InvalidType,
     Limits,
     ObjectNotFound,
@@ -348,11 +347,8 @@ def open_fragment(fragment: Fragment, limits: Limits, small: int = 0) -> Any:
     """
     if not isinstance(fragment.where, str):
         return fragment.where
-    _, kind, reader = contents(fragment.map(small=small), limits)
-    if kind not in ("file", "stream"):
-        hint = None if fragment.store is None else f"`{fragment.store.name}/PATTERN` leaves out objects without rows"
-        raise InvalidData(f"{fragment} is a {kind}, which has no rows", hint=hint)
-    return reader
+    hint = None if fragment.store is None else f"`{fragment.store.name}/PATTERN` leaves out objects without rows"
+    return contents(fragment.map(small=small), limits).rows(hint)
 
 
 def found_with_schema(directory: str, tries: int = 10) -> tuple[list[Fragment], Schema | None]:

@@ -18,6 +18,7 @@ from shmarrow.ipc.batch.codecs import codec_name
 from shmarrow.ipc.batch.decode import header_of, pairs
 from shmarrow.ipc.contents import expect_arrow, is_file
 from shmarrow.ipc.file.footer import (
+    BUNDLE_KEY,
     HEAD,
     ROW_COUNTS,
     STATISTICS,
@@ -31,7 +32,6 @@ from shmarrow.ipc.flatbuffers.reader import Reader
 from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, not_a_message
 from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema, schema_in
-from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.memory import Source, is_location, open_source
 from shmarrow.scans.sources import the_one
 from shmarrow.types import Metadata, Schema

@@ -20,8 +20,8 @@ from wire import blocks_of
 import shmarrow as sa
 from shmarrow import segment
 from shmarrow.interchange.safetensors import read_safetensors, safetensors_pieces
+from shmarrow.ipc.file.footer import BUNDLE_KEY
 from shmarrow.ipc.options import IpcWriteOptions
-from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.bundle import INDEX
 
 SAMPLE: dict[str, Any] = {

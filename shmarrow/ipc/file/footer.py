@@ -157,6 +157,9 @@ and only if it covers as many batches as the footer lists."""
 STATISTICS = b"shmarrow:statistics"
 """The footer metadata key for the statistics of each batch; :mod:`shmarrow.ipc.file.statistics` describes the value."""
 
+BUNDLE_KEY = b"shmarrow:bundle"
+"""The footer metadata key that marks a file as a bundle of tensors."""
+
 RowCounts = list[tuple[int, int]]
 """Run-length encoded row counts: (consecutive batches, rows of each), in batch order."""
 _LONGEST_RUN = 2 * len(str(1 << 63)) + 1

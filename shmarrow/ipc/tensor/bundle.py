@@ -37,13 +37,12 @@ from shmarrow.errors import (
     full_name,
     shown,
 )
-from shmarrow.ipc.file.footer import as_blocks
+from shmarrow.ipc.file.footer import BUNDLE_KEY, as_blocks
 from shmarrow.ipc.file.reader import RecordBatchFileReader
 from shmarrow.ipc.file.writer import RecordBatchFileWriter
 from shmarrow.ipc.message.decode import Message, message_at
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.random_access import reopened
-from shmarrow.ipc.tensor import BUNDLE_KEY
 from shmarrow.ipc.tensor.decode import read_header
 from shmarrow.ipc.tensor.writer import encode_tensor, write_payload
 from shmarrow.memory import Sink, Source, mapping_of, open_sink, open_source
