@@ -74,11 +74,9 @@ def is_file(data: Bytes) -> bool:
     return data.data[: len(MAGIC)] == MAGIC
 
 
-def first_message(data: Bytes, name: str, limits: Limits = DEFAULT_LIMITS) -> Located:
-    """The first message of a stream or a tensor, whose header tells which it is."""
-    from shmarrow.ipc.tensor.decode import read_header
-
-    located = message_at(data, 0, name, limits, parse=read_header)
+def first_message(data: Bytes, name: str, parse: Any, limits: Limits = DEFAULT_LIMITS) -> Located:
+    """The first message of a stream or a tensor, whose header tells which it is; ``parse`` is that of tensors."""
+    located = message_at(data, 0, name, limits, parse=parse)
     if located is None:
         raise InvalidData(f"{name}: expected an Arrow file, stream or tensor, found none of them")
     return located
@@ -107,10 +105,10 @@ def contents(source: Source, limits: Limits = DEFAULT_LIMITS) -> Contents:
     if source.data is None:  # a file object that is read by ranges, as files are
         source = Source(name, source.read(0, source.size or 0))
     data: Any = source.data
-    header, _, body, end = first_message(data, name, limits)
-    if not isinstance(header, Message):
-        from shmarrow.ipc.tensor.decode import DenseHeader
+    from shmarrow.ipc.tensor.decode import DenseHeader, read_header
 
+    header, _, body, end = first_message(data, name, read_header, limits)
+    if not isinstance(header, Message):
         kind = "tensor" if isinstance(header, DenseHeader) else "sparse tensor"
         return Contents(name, kind, header.over(data[body:end]))
     from shmarrow.ipc.stream.reader import MappedStreamReader

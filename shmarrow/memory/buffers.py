@@ -27,6 +27,8 @@ from shmarrow.memory.source import Source, name_of
 class PositionedSource(Source):
     """The bytes of a ``BytesIO`` or an ``mmap`` from its current position, which advances on reading."""
 
+    positioned = True
+
     __slots__ = ("_file", "_start")
 
     def __init__(self, name: str, file: Any, data: Any) -> None:

@@ -38,6 +38,9 @@ class Source:
     sequential source belongs to one reader, which serializes its calls.
     """
 
+    positioned = False
+    """Whether :meth:`advance` has an effect."""
+
     __slots__ = ("closed", "data", "location", "mapped", "mapping", "name", "size", "status")
 
     def __init__(

@@ -20,7 +20,7 @@ from shmarrow.errors import DEFAULT_LIMITS, InvalidData, as_limits
 from shmarrow.ipc.contents import contents, first_message, is_file
 from shmarrow.ipc.file.footer import BUNDLE_KEY
 from shmarrow.ipc.file.reader import FileBatches
-from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader
+from shmarrow.ipc.tensor.decode import DenseHeader, SparseHeader, read_header
 from shmarrow.memory import Segment, Source, open_source
 from shmarrow.objects.kinds import BYTES, KIND, NUMBERS, Stored
 from shmarrow.types import DataType, DateType, Metadata, Schema, bool_, large_string
@@ -48,7 +48,7 @@ def decode(segment: Segment, unchecked: bool = False) -> Stored:
     """
     data, name = segment.data, segment.name
     if not is_file(data):
-        header, _, body, end = first_message(data, name)
+        header, _, body, end = first_message(data, name, read_header)
         if isinstance(header, DenseHeader):
             return _of_tensor(data, name, header, body)
         if isinstance(header, SparseHeader):

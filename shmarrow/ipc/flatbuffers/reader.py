@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -260,7 +259,6 @@ class TableView:
         return read(self, slot, position, argument)
 
 
-@lru_cache(1024)
 def extent(name: str, offsets: Offsets) -> int:
     """Number of bytes that the known slots of a table span."""
     ends = [offset + needs for offset, needs in zip(offsets, _NEEDS[name], strict=False) if offset]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from shmarrow.buffer import Bytes
@@ -109,6 +110,9 @@ class _IndexedBatch(NamedTuple):
     end: int
 
 
+_indexed = partial(tuple.__new__, _IndexedBatch)
+
+
 class _StreamBatches:
     """The batches of a stream in memory, indexed so far; see :class:`~shmarrow.ipc.random_access.Batches`.
 
@@ -160,11 +164,12 @@ class _StreamBatches:
         message, body, start, end = following
         after = state.after(message, body, end)
         batch = state.batch(message, body) if isinstance(message, BatchHeader) else None
-        self._source.advance(end)
+        if self._source.positioned:
+            self._source.advance(end)
         if self.state is not state:  # a signal handler has read on meanwhile
             return None
         if batch is not None:
-            self.indexed[state.batches :] = [_IndexedBatch(state, batch.num_rows, start, end)]
+            self.indexed[state.batches :] = [_indexed((state, batch.num_rows, start, end))]
         self.state = after
         return batch
 

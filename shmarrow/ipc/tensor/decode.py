@@ -9,6 +9,7 @@ of sparse tensors. Invariants:
 * buffers need not be aligned, and may be longer than needed.
 """
 
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -58,6 +59,7 @@ class SparseHeader(NamedTuple):
         return read_sparse(self.message, body, self.where)
 
 
+_header = partial(tuple.__new__, DenseHeader)
 _KNOWN = TemplateCache()
 """The headers of dense tensors of some types, dimensions and metadata, as read with the default limits."""
 _LARGEST = 1024
@@ -109,7 +111,7 @@ def _with_numbers(header: DenseHeader, numbers: tuple[int, ...]) -> DenseHeader 
         return None
     if strides != row_major(shape, itemsize) and strides[::-1] != row_major(shape[::-1], itemsize):
         return None
-    return DenseHeader(header.element, header.dtype, shape, strides, 0, size, header.dim_names, header.metadata, body)
+    return _header((header.element, header.dtype, shape, strides, 0, size, header.dim_names, header.metadata, body))
 
 
 def _dense_header(message: Message, where: str) -> DenseHeader:
