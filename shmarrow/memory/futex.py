@@ -79,6 +79,10 @@ class Futexes:
         """Say that a process waits, before it looks for what it waits for."""
         self._words[word] = 1
 
+    def is_armed(self, word: int) -> bool:
+        """Whether it still waits for being woken."""
+        return self._words[word] != 0
+
     def disarm(self, word: int) -> None:
         """Say that it does not wait any more."""
         self._words[word] = 0

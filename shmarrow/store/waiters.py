@@ -107,7 +107,7 @@ class Waiters:
 
     def release(self, index: int) -> None:
         """Give a record back, if this thread has it."""
-        if index >= 0 and self.has(index):
+        if index >= 0 and self._exclusive.mine(p.WAITER_LOCKS + index):
             self.futexes.disarm(word_of(index))
             self._exclusive.release(p.WAITER_LOCKS + index)
 
@@ -147,23 +147,25 @@ class Waiting(Wait):
     def wait(self, prefix: bytes, longest: float = CHECK) -> bool:
         """Wait until a name that begins with ``prefix`` may have changed; False if the timeout has expired.
 
-        It may return early, and the first call returns at once: a change before it was registered went unnoticed.
+        It may return early. The first call returns at once, and so does the one after a sleep from which it was woken:
+        a change before it asked to be woken went unnoticed.
         """
-        waiters, index = self._waiters, self.index
-        if prefix == self._prefix and (index < 0 or waiters.has(index)):
-            sleep = self.sleep(waiters.futexes, self._word, longest)
+        waiters, futexes, index = self._waiters, self._waiters.futexes, self.index
+        if prefix != self._prefix or not (index < 0 or waiters.has(index)):
+            if index < 0 or not waiters.has(index):
+                waiters.claim(self)
+            self._prefix, self._word = prefix, -1
+            if self.index >= 0:
+                waiters.tell(self.index, prefix)
+                self._word = word_of(self.index)
+                futexes.arm(self._word)
+        elif self._word < 0 or futexes.is_armed(self._word):
+            sleep = self.sleep(futexes, self._word, longest)
             if sleep is None:
                 return False
             sleep()
-        else:
-            if index < 0 or not waiters.has(index):
-                waiters.claim(self)
-            self._word = -1 if self.index < 0 else word_of(self.index)
-            if self._word >= 0:
-                waiters.tell(self.index, prefix)
-            self._prefix = prefix
-        if self._word >= 0:
-            waiters.futexes.arm(self._word)
+        else:  # it was woken, and has found nothing
+            futexes.arm(self._word)
         return True
 
     def __enter__(self) -> Self:
