@@ -27,7 +27,7 @@ from shmarrow.scans.one_table import Scan, scan
 from shmarrow.scans.sources import Fragment, find
 from shmarrow.spark._pyspark import parallelism
 from shmarrow.spark.frame import Partitioned, SharedFrame
-from shmarrow.spark.jobs import session_for
+from shmarrow.spark.jobs import LARGEST, session_for, tasks_of
 from shmarrow.spark.partitions import Target, handle_column, published, run, stored
 from shmarrow.types import Schema
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from shmarrow.store import Store
 
 _PARQUET = (".parquet", ".pq")
-_LARGEST, _LEAST = 64 << 20, 1 << 20
-"""The most bytes of files that a task reads, and the fewest for which there is another task."""
 
 
 class FileTask(NamedTuple):
@@ -78,17 +76,8 @@ class FileSet(Partitioned):
         self._source = source
         self._spark, self._pid = spark, os.getpid()
         tasks = parallelism(spark)
-        splits: Sequence[Any] = source.plan(max_bytes=_LARGEST, tasks=tasks)
-        most = min(_LARGEST, max(_LEAST, sum(split.nbytes for split in splits) // tasks))
-        groups: list[list[Any]] = []
-        left = 0
-        for split in splits:
-            if not groups or split.nbytes > left:
-                groups.append([])
-                left = most
-            groups[-1].append(split)
-            left -= split.nbytes
-        self._task = FileTask(tuple(map(tuple, groups)), self.schema)
+        splits = source.plan(max_bytes=LARGEST, tasks=tasks)
+        self._task = FileTask(tuple(tasks_of(splits, tasks)), self.schema)
 
     @property
     def num_partitions(self) -> int:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,24 @@ def cancelled_with(spark: SparkSession, tag: str) -> Iterator[None]:
     finally:
         with suppress(Exception):
             remove(tag)
+
+
+LARGEST, LEAST = 64 << 20, 1 << 20
+"""By default the most bytes of files that a task reads, and the fewest for which there is another task."""
+
+
+def tasks_of(splits: Sequence[Any], tasks: int, largest: int = LARGEST) -> list[tuple[Any, ...]]:
+    """Group the splits of a plan for about so many tasks, each with up to ``largest`` bytes, in order."""
+    most = min(largest, max(LEAST, sum([split.nbytes for split in splits]) // tasks))
+    groups: list[list[Any]] = []
+    left = 0
+    for split in splits:
+        if not groups or split.nbytes > left:
+            groups.append([])
+            left = most
+        groups[-1].append(split)
+        left -= split.nbytes
+    return [tuple(group) for group in groups]
 
 
 PATIENCE = 10.0

@@ -45,7 +45,7 @@ from shmarrow.memory import host_name, is_shm, resolve
 from shmarrow.scans.one_table import Scan, Split
 from shmarrow.scans.sources import Fragment, find, open_fragment
 from shmarrow.spark._pyspark import check_version
-from shmarrow.spark.jobs import sendable
+from shmarrow.spark.jobs import LARGEST, sendable, tasks_of
 from shmarrow.spark.results import SparkCaster
 from shmarrow.spark.types import spark_struct
 from shmarrow.types import Field, Schema
@@ -58,9 +58,6 @@ try:
 except ImportError:  # before 4.2
     limits = None  # type: ignore[assignment]
 AvailableNow: Any = object if limits is None else limits.SupportsTriggerAvailableNow
-
-_SPLIT = 64 << 20
-_LEAST_SPLIT = 1 << 20
 
 _BOTH = (
     "pathGlobFilter", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "mergeSchema",
@@ -319,7 +316,7 @@ class Query:
         self.given = given
         self.limits = _limits(given)
         self.caster = SparkCaster(schema)
-        self.split_bytes = _number(given, "maxPartitionBytes", _SPLIT, "bytes")
+        self.split_bytes = _number(given, "maxPartitionBytes", LARGEST, "bytes")
 
     def plan(self, fragments: list[Fragment]) -> list[InputPartition]:
         """Splits: record batches of up to ``maxPartitionBytes``, or less to occupy all processors."""
@@ -334,16 +331,7 @@ class Query:
                 with at(split.source):
                     wanted = self.caster.target
                     self.caster.check(Schema([field if field.name in keys else _of(found, field) for field in wanted]))
-        most = min(self.split_bytes, max(_LEAST_SPLIT, sum([split.nbytes for split in splits]) // tasks))
-        partitions: list[list[Split]] = []
-        left = 0
-        for split in splits:
-            if not partitions or split.nbytes > left:
-                partitions.append([])
-                left = most
-            left -= split.nbytes
-            partitions[-1].append(split)
-        return [InputPartition(some) for some in partitions]
+        return [InputPartition(some) for some in tasks_of(splits, tasks, self.split_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one partition, as pyarrow's."""

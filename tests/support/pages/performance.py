@@ -17,7 +17,7 @@ from marked import filled
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from harness import front, plots
-from harness.figures import line, size, times
+from harness.figures import Row, line, show, size, times
 from run import SUITES
 
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -82,6 +82,22 @@ def selected(chosen: Sequence[front.Figure], note: str) -> Iterator[str]:
     yield ""
 
 
+def spark(rows: Sequence[Row]) -> Iterator[str]:
+    """All rows of Spark, if they were measured."""
+    found = [each for each in rows if each["group"] == "spark"]
+    if not found:
+        return
+    yield "## Spark\n"
+    yield "CPU seconds of all processes: the driver's, the JVM and the Python workers. [Spark](spark.md) has the ways.\n"
+    yield line(["what", "shmarrow", "beside", "factor", "spread"])
+    yield line(["---", "---:", "---", "---:", "---"])
+    for each in found:
+        beside = f"{each['peer']} {show(each['peers'][each['peer']], each['unit'])}"
+        spread = "" if each["low"] == each["high"] else f"{times(each['low'])} to {times(each['high'])}"
+        yield line([each["name"], show(each["ours"], each["unit"]), beside, times(each["ratio"]), spread])
+    yield ""
+
+
 def page(results: Mapping[str, Any]) -> str:
     """The page as it should be."""
     return filled(PAGE, results="\n".join(_results(results)))
@@ -94,6 +110,7 @@ def _results(results: Mapping[str, Any]) -> Iterator[str]:
     yield from selected(front.fast(results["rows"]), "why")
     yield "## What is slow, and what to do instead\n"
     yield from selected(front.slow(results["rows"]), "instead")
+    yield from spark(results["rows"])
     for each in results["skipped"]:
         yield f"Not measured: {each['reason']}.\n"
     if lacking := missing(results):
