@@ -88,7 +88,7 @@ def spark(rows: Sequence[Row]) -> Iterator[str]:
     if not found:
         return
     yield "## Spark\n"
-    yield "CPU seconds of all processes: the driver's, the JVM and the Python workers. [Spark](spark.md) has the ways.\n"
+    yield "CPU seconds of the driver, the JVM and all Python workers. [Spark](spark.md) has the ways.\n"
     yield line(["what", "shmarrow", "beside", "factor", "spread"])
     yield line(["---", "---:", "---", "---:", "---"])
     for each in found:
