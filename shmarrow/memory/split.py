@@ -16,7 +16,7 @@ FILE_STRIDE = 1 << 48
 """The places of one file; no file that is mapped is as large."""
 
 
-class Files(Protocol):
+class NumberedFiles(Protocol):
     """Files by their numbers, from 1 on, which are mapped on first use."""
 
     @property
@@ -38,7 +38,7 @@ class SplitBody:
 
     __slots__ = ("_files", "own")
 
-    def __init__(self, own: Bytes, files: Files) -> None:
+    def __init__(self, own: Bytes, files: NumberedFiles) -> None:
         self.own = own
         self._files = files
 
