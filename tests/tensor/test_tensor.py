@@ -379,8 +379,10 @@ def test_nothing_is_left_of_an_unfinished_one(shm_name: str, tmp_path: Path) -> 
     for shape in [(-1,), (1 << 40, 1 << 40)]:
         with pytest.raises(sa.InvalidArgument):
             sa.ipc.new_tensor(shm_name, shape, "int8")
+    file = io.BytesIO()
     with pytest.raises(sa.InvalidType):
-        sa.ipc.new_tensor(io.BytesIO(), (3,), "int8")
+        sa.ipc.new_tensor(file, (3,), "int8")
+    assert file.getvalue() == b""
 
 
 # --- bad input --------------------------------------------------------------------------------------------------

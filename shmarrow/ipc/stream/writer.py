@@ -6,7 +6,7 @@ Messages are written in order: schema, batches preceded by their dictionaries, e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -171,14 +171,14 @@ class BatchWriter(Writer):
         metadata = as_metadata(custom_metadata) if custom_metadata is not None else batch.metadata
         columns = batch.columns
         position, found = self._sink.size + len(self._head), dictionaries_of(columns)
-        dictionaries, latest, position = self._encode_dictionaries(found, position) if found else ((), {}, position)
+        dictionaries, latest, position = self._encode_dictionaries(found, position) if found else ([], {}, position)
         payload = encode_batch(columns, batch.num_rows, self.options, metadata, position, self._locate)
         measured = None if self._statistics is None else self._statistics.measure(batch)
         self._change(self._emit_all, dictionaries, latest, payload, batch.num_rows, measured)
 
     def _encode_dictionaries(
         self, found: list[Any], position: int
-    ) -> tuple[Sequence[tuple[str, Payload]], dict[int, Any], int]:
+    ) -> tuple[list[tuple[str, Payload]], dict[int, Any], int]:
         """Encode the dictionaries to be written before a batch, from a position on.
 
         Those written before are left out, or become deltas. Returns the messages with their relation to the dictionary
@@ -239,12 +239,7 @@ class BatchWriter(Writer):
         return DELTA if _alike(values.slice(0, len(known)), known) else REPLACE
 
     def _emit_all(
-        self,
-        dictionaries: Sequence[tuple[str, Payload]],
-        latest: dict[int, Any],
-        batch: Payload,
-        rows: int,
-        measured: Any,
+        self, dictionaries: list[tuple[str, Payload]], latest: dict[int, Any], batch: Payload, rows: int, measured: Any
     ) -> None:
         for relation, dictionary in dictionaries:
             self._emit(relation, dictionary, None)
