@@ -194,7 +194,7 @@ class Publication(Destination):
             if settings.durable:
                 directory.sync()
             now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
-            place = change.new_generation(), catalog.hash(name), number, status.st_size
+            place = change.new_generation(), p.hash_of(name, catalog.modulus), number, status.st_size
             fields = allocated, now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
             change.insert(Entry(*place, *fields, name, slot), old, now)
             self.path = f"{directory.path}/{file_name(number)}"

@@ -284,7 +284,7 @@ class Transaction:
             link = slot + 1
         if self.catalog.settings.durable:
             self.catalog.control.sync()
-        place = self.new_generation(), self.catalog.hash(name), 0, len(data), len(slots) * p.SLOT_SIZE
+        place = self.new_generation(), p.hash_of(name, self.catalog.modulus), 0, len(data), len(slots) * p.SLOT_SIZE
         fields = published, expires, owner, p.LIVE, flags, len(name), link, zlib.crc32(data)
         entry = Entry(*place, *fields, name, slots[0])
         self.insert(entry, replaced, published)
