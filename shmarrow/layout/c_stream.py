@@ -54,13 +54,12 @@ from shmarrow.layout.c_array import (
 )
 from shmarrow.layout.making import array_class, join_arrays
 from shmarrow.memory import CLOSE, READ, SEQUENTIAL, StateMachine
-from shmarrow.types import DataType, Schema
+from shmarrow.types import DataType, Schema, null
 from shmarrow.types.c_schema import (
     STREAM,
     ask,
     field_at,
     native,
-    placeholder,
     pointer,
     schema_schema,
     text_of,
@@ -272,7 +271,8 @@ def _at_once(trees: Sequence[Tree], schema: Any) -> Any:
     if hasattr(modules, "stream"):
         return modules.stream(trees, schema)
     # Streams take ownership of the structures, so these are copies; the schema is passed once, not with each batch.
-    arrays = [modules._array.CArray._import_from_c_capsule(*capsules(tree, placeholder())) for tree in trees]
+    other = type_schema(null())
+    arrays = [modules._array.CArray._import_from_c_capsule(*capsules(tree, other)) for tree in trees]
     own = modules._schema.CSchema._import_from_c_capsule(schema.__arrow_c_schema__())
     return modules._array_stream.CArrayStream.from_c_arrays(arrays, own, move=True, validate=False).__arrow_c_stream__()
 

@@ -96,7 +96,6 @@ def _ml_dtype(name: str) -> DType:
     return np.dtype(getattr(optional("ml_dtypes", "without it, use the integers of `storage`"), name))
 
 
-@lru_cache(256)
 def element_of(dtype: DType) -> Element:
     """The element type of a numpy dtype, ignoring byte order.
 

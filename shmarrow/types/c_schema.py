@@ -56,7 +56,6 @@ from shmarrow.types.base import DataType, Field
 from shmarrow.types.descriptors import parse_format, simple_types
 from shmarrow.types.extension import METADATA_KEY, NAME_KEY, ExtensionType, extension_type, storage_field
 from shmarrow.types.nested import DictionaryType
-from shmarrow.types.primitive import null
 from shmarrow.types.schema import Schema
 
 SCHEMA = np.dtype(
@@ -275,12 +274,6 @@ def schema_schema(schema: Schema) -> Any:
         exported = _laid_out((b"+s", b"", _packed(schema.metadata), 0, schema.fields, []))
         object.__setattr__(schema, "_exported", exported)
     return exported
-
-
-@cache
-def placeholder() -> Any:
-    """Return a minimal ``nanoarrow`` schema for structures whose schema is passed separately."""
-    return type_schema(null())
 
 
 def _node(field: Field) -> _Node:
