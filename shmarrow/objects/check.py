@@ -19,8 +19,6 @@ from shmarrow.layout.listing import walk
 from shmarrow.layout.runs import is_ascii
 from shmarrow.layout.validation import TRUSTED, make_safe
 
-SMALLEST = 1 << 24
-"""Size in bytes from which objects are checked."""
 _SAMPLE = 1 << 16
 
 

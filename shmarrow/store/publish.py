@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from shmarrow.errors import GenerationChanged, ObjectExists, StorageError, StoreFull, storage_error
 from shmarrow.memory import Destination, UnnamedFile, allows_memory
@@ -25,6 +26,8 @@ from shmarrow.store.transaction import Transaction
 
 LARGE = 1 << 20
 """Size in bytes up to which room is only looked for when an object is added."""
+SMALLEST_CHECKED = 1 << 24
+"""Size in bytes from which it is found out whether the values of an object are safe for other libraries."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _AROUND = 1 << 13
 """Bytes of memory that a small file may need in addition to its contents."""
@@ -100,16 +103,17 @@ class Publication(Destination):
     """An object of the store that is being written: its name is checked at the start and when it is published.
 
     ``size`` is that of the object if it is known. ``parts`` are open descriptors of files that it shares with other
-    objects.
-
-    Attributes
-    ----------
-    checked : bool
-        Whether its values are known to be safe for other libraries; set before it is published.
+    objects. ``columns`` are those of its rows.
     """
 
     def __init__(
-        self, catalog: Catalog, name: bytes, options: PutOptions, size: int = 0, parts: Sequence[int] = ()
+        self,
+        catalog: Catalog,
+        name: bytes,
+        options: PutOptions,
+        size: int = 0,
+        parts: Sequence[int] = (),
+        columns: Iterable[Any] = (),
     ) -> None:
         self._catalog = catalog
         self._coded = name
@@ -118,7 +122,7 @@ class Publication(Destination):
         self._checked_size = 0
         """There was memory for so many bytes; nothing reserves them."""
         self._parts = parts
-        self.checked = False
+        self._columns = columns
         text = name.decode()
         super().__init__(text, f"{catalog.directory.path}/{text}")
 
@@ -186,14 +190,18 @@ class Publication(Destination):
             directory.give(fd)
         if settings.durable:
             os.fsync(fd)
-        allocated = status.st_blocks * 512
+        allocated, checked = status.st_blocks * 512, False
+        if file.size >= SMALLEST_CHECKED and not self._parts:
+            from shmarrow.objects.check import are_safe
+
+            checked = are_safe(self._columns)
 
         def insert(change: Transaction, old: Entry | None, owner: int) -> None:
             [slot] = change.take(1)
             number = change.link(fd, self._parts)
             if settings.durable:
                 directory.sync()
-            now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * self.checked
+            now, flags = time.time_ns(), p.PROTECTED * options.protect | p.CHECKED * checked
             place = change.new_generation(), p.hash_of(name, catalog.modulus), number, status.st_size
             fields = allocated, now, options.expires, owner, p.LIVE, flags, len(name), len(self._parts), 0
             change.insert(Entry(*place, *fields, name, slot), old, now)

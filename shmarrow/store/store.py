@@ -732,14 +732,10 @@ class Store(Hinted):
         """Publish an object: a small one without parts in the control file, others in a file of their own."""
         size = encoded.size
         if parts or size is None or size > inline:
-            from shmarrow.objects.check import SMALLEST, are_safe
-
-            publication = self._publication(catalog, name, how, size or 0, parts)
-            with memory.UnnamedFile(publication) as file:
+            with memory.UnnamedFile(self._publication(catalog, name, how, size or 0, parts, encoded.columns)) as file:
                 for part in encoded.parts:
                     file.write(part)
-                publication.checked = not parts and file.size >= SMALLEST and are_safe(encoded.columns)
-            return publication.name
+            return file.name
         from shmarrow.store.publish import put_inline
 
         coded = as_new_name(name)
@@ -747,13 +743,19 @@ class Store(Hinted):
         return coded.decode()
 
     def _publication(
-        self, catalog: Catalog, name: str | None, how: PutOptions, size: int = 0, parts: Sequence[int] = ()
+        self,
+        catalog: Catalog,
+        name: str | None,
+        how: PutOptions,
+        size: int = 0,
+        parts: Sequence[int] = (),
+        columns: Iterable[Any] = (),
     ) -> Publication:
         from shmarrow.store.publish import Publication
 
         if not catalog.writable:
             catalog.check_writable()
-        return Publication(catalog, as_new_name(name), how, size, parts)
+        return Publication(catalog, as_new_name(name), how, size, parts, columns)
 
     # --- more ways to get -------------------------------------------------------------------------------------------
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import shmarrow as sa
-from shmarrow.objects.check import SMALLEST
+from shmarrow.store.publish import SMALLEST_CHECKED
 
 pa = pytest.importorskip("pyarrow")
 
 VALUE = b"plain text of 30 ASCII bytes, "
-ROWS = SMALLEST // len(VALUE) + 1
+ROWS = SMALLEST_CHECKED // len(VALUE) + 1
 
 
 def column(data: Any = None, validity: Any = None) -> Any:
