@@ -24,6 +24,7 @@ import pyarrow as pa
 import pytest
 import wire
 import zstandard
+from covering import covered
 
 import shmarrow as sa
 from shmarrow.ipc.flatbuffers import builder as flatbuf_writer
@@ -48,6 +49,14 @@ def _hand_to_pyarrow(data: bytes, is_file: bool) -> str:
     except sa.ShmarrowError:
         pass
     return outcome
+
+
+def _walk(data: bytes, _: bool) -> str:
+    """What :mod:`shmarrow.xray` says of each byte."""
+    try:
+        return "findings" if covered(data)[1] else "clean"
+    except sa.InvalidData:
+        return "refused"
 
 
 CUT = [
@@ -100,6 +109,7 @@ CORPORA: dict[str, tuple[hostile.Inputs, list[Any], hostile.Use, dict[str, tuple
         {"read": (len(fuzz_tensors.SEEDS),) * 2},
     ),
     "native code": (hostile.mutation, [*range(20_000, 20_500)], _hand_to_pyarrow, {"handed over": (126, 500)}),
+    "xray": (hostile.mutation, [*range(600, 800)], _walk, {"findings": (100, 199), "clean": (1, 100)}),
     # Whole inputs are valid, and so are streams that are cut between two messages or within the end mark's place.
     "cuts": (_cut, _ends([_whole(i) for i in range(len(CUT))]), hostile.exercise, {"valid": (len(CUT), 39)}),
     "cuts of tensors": (_cut_tensors, _ends(TENSORS), fuzz_tensors.exercise, {"read": (3, 3)}),  # nothing is no tensor

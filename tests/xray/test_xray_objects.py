@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import forms
-import golden
 import numpy as np
 import pytest
 import wire
@@ -40,25 +37,6 @@ def test_fuzz_inputs_of_arrow(arrow_testing: Path) -> None:
             assert findings or not set(kinds(regions)) & {"gap", "unknown"}
         except sa.InvalidData:
             assert path.read_bytes()[:6] != b"ARROW1"
-
-
-def test_mutations(arrow_testing: Path) -> None:
-    names = ("cpp-21.0.0/union", "cpp-21.0.0/nested_dictionary", "0.14.1/nested", "2.0.0-compression/zstd")
-    data = [
-        Path(golden.path(arrow_testing, name, form)).read_bytes() for name in names for form in ("arrow_file", "stream")
-    ]
-    tried = random.Random(14)
-    for number in range(120):
-        made = bytearray(data[number % len(data)])
-        for _ in range(tried.choice([1, 2, 8])):
-            at = tried.randrange(len(made) - 8)
-            word = tried.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1, tried.randrange(2**32)]).to_bytes(4, "little")
-            start, end, new = tried.choice(
-                [(at, at + 1, word[:1]), (at & ~3, (at & ~3) + 4, word), (at, at + 8, b""), (at, at, bytes(8))]
-            )
-            made[start:end] = new
-        with suppress(sa.InvalidData):
-            covered(bytes(made))
 
 
 def nested(depth: int) -> bytes:
