@@ -6,6 +6,7 @@ imports are done; the sources themselves it has not seen. Both sides read the sa
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -72,6 +73,42 @@ FIRST_ROWS = {
     "rows = made.head(5).num_rows, len(made.schema)",
 }
 IMPORTS = {OURS: "import shmarrow as sa", POLARS: "import polars as pl", DATASET: "import pyarrow.dataset as ds"}
+
+
+DUCK = """
+import sys
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter as clock
+import duckdb
+duckdb.sql("SET enable_progress_bar = false")
+{made}
+def query(path):
+    rows = made(path)
+    return duckdb.sql("{query}").fetchall()
+query(sys.argv[2])
+start, before = clock(), getrusage(RUSAGE_SELF)
+query(sys.argv[1])
+took, after = clock() - start, getrusage(RUSAGE_SELF)
+print(took, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+"""
+DUCK_ROWS = {
+    OURS: "import shmarrow as sa, pyarrow.dataset; made = lambda path: sa.scan(path).to_dataset()",
+    DATASET: "import pyarrow.dataset as ds; made = lambda path: ds.dataset(path, format='ipc')",
+}
+PARTITIONS = """
+import sys
+from resource import RUSAGE_SELF, getrusage
+import pyarrow as pa, pyarrow.dataset as ds, shmarrow as sa
+table = pa.ipc.open_file(pa.memory_map(sys.argv[1])).read_all()
+key = pa.schema([table.schema.field("hour")])
+def shmarrow(rows, path): sa.write(rows, path, partition_by=["hour"])
+def pyarrow(rows, path): ds.write_dataset(rows, path, format="ipc", partitioning=ds.partitioning(key, flavor="hive"))
+{side}(table.slice(0, 100), sys.argv[2] + "-small")
+before = getrusage(RUSAGE_SELF)
+{side}(table, sys.argv[2] + "-large")
+after = getrusage(RUSAGE_SELF)
+print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+"""
 
 
 def write(path: Path, table: pa.Table, batch_rows: int) -> None:
@@ -198,4 +235,50 @@ def skipping(bench: Bench) -> None:
     bench.row(what, sides, faster(40), 20)
 
 
-PARTS = {"numbers": numbers, "text": text, "many": many, "skipping": skipping}
+def duck(bench: Bench) -> None:
+    """DuckDB over a directory of files with statistics: one of six columns, and one row of a thousand by time."""
+    rows = 100_000 if bench.quick else 2_000_000
+    paths = bench.scratch / "large", bench.scratch / "small"
+    for path, number in zip(paths, (8, 1), strict=True):
+        path.mkdir()
+        for i in range(number):
+            columns = {f"c{j}": np.random.default_rng(j).random(rows) for j in range(5)}
+            batch = sa.record_batch({"time": np.arange(rows) + i * rows} | columns)
+            with sa.ipc.new_file(path / f"{i}.arrow", batch.schema, statistics=["time"]) as writer:
+                for start in range(0, rows, 1 << 17):
+                    writer.write(batch.slice(start, 1 << 17))
+    queries = {
+        "sum of 1 of 6 columns": "SELECT sum(c1) FROM rows",
+        "0.1 % by time": f"SELECT sum(c1) FROM rows WHERE time >= {rows} AND time < {rows + 8 * rows // 1000}",
+    }
+    for what, query in queries.items():
+        programs = {side: DUCK.format(made=made, query=query) for side, made in DUCK_ROWS.items()}
+        rounds = in_turns(bench, programs.__getitem__, [*programs], *paths)
+        for i, (figure, required) in enumerate((("wall", AS_FAST), ("CPU", within(1.1)))):
+            times = [{side: [took[i]] for side, took in each.items()} for each in rounds]
+            bench.report(f"DuckDB, {8 * rows:,} rows in 8 files, {what}: {figure}", times, required)
+
+
+def partitions(bench: Bench) -> None:
+    """Rows of numbers and text, divided among 24 directories."""
+    rows = 3_000_000 if bench.quick else 20_000_000
+    rng = np.random.default_rng(0)
+    columns = {f"c{i}": rng.random(rows) for i in range(5)}
+    path = bench.scratch / "rows.arrow"
+    write(path, pa.table({"hour": rng.integers(0, 24, rows).astype("i4")} | columns), 1 << 17)
+    rounds = []
+    for i in range(bench.options.rounds):
+        sides = {OURS: "shmarrow", "pyarrow write_dataset": "pyarrow"}
+        took = {}
+        for side, name in sides.items():
+            where = bench.scratch / f"{name}-{i}"
+            took[side] = fresh(PARTITIONS.format(side=name), path, where)[:1]
+            for end in ("small", "large"):
+                shutil.rmtree(f"{where}-{end}")
+        rounds.append(took)
+    bench.report(
+        f"{path.stat().st_size // MIB:,} MiB into 24 partitions, CPU", rounds, {"pyarrow write_dataset": AS_FAST}
+    )
+
+
+PARTS = {"duck": duck, "partitions": partitions, "numbers": numbers, "text": text, "many": many, "skipping": skipping}
