@@ -284,18 +284,17 @@ def test_another_host(shm_name: str, tmp_path: Path) -> None:
 
 
 def test_mapped_once_and_as_long_as_it_is_used(place: Path) -> None:
+    """Nothing here waits for the collector of garbage."""
     path = place / "counted"
     batch = written(path)
     handle = sa.handle(batch)
     del batch
-    gc.collect()
     assert not mappings(path)
     with ThreadPoolExecutor(4) as pool:
         opened = list(pool.map(lambda _: handle.open(), range(400)))
     assert [found["x"].to_pylist() for found in opened] == [list(range(10))] * 400
     assert len(mappings(path)) == 1
     opened.clear()
-    gc.collect()
     assert not mappings(path)
 
 

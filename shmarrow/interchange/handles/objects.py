@@ -279,28 +279,24 @@ def _check_ref(ref: object) -> None:
 
 
 class HandleObjects:
-    """The memory of a handle, for one :meth:`~shmarrow.interchange.handles.Handle.open`.
+    """The memory of a handle, for one :meth:`~shmarrow.interchange.handles.Handle.open`; mapped on first use."""
 
-    Each object is mapped on first use.
-
-    Attributes
-    ----------
-    body : SplitBody
-        The bytes in the handle itself, and those of the objects.
-    """
-
-    __slots__ = ("_boot", "_host", "_refs", "_segments", "body")
+    __slots__ = ("_boot", "_host", "_own", "_refs", "_segments")
 
     def __init__(self, refs: Sequence[ObjectRef], inline: bytes, boot: str, host: str) -> None:
         if not isinstance(refs, tuple) or not isinstance(inline, bytes):
             raise InvalidData(f"a damaged handle: expected refs and bytes, found {shown(refs)}, {shown(inline)}")
         self._refs = refs
-        own = np.frombuffer(inline, U1) if inline else np.empty(0, U1)
-        own.flags.writeable = False
-        self.body = SplitBody(own, self)
+        self._own = np.frombuffer(inline, U1) if inline else np.empty(0, U1)
+        self._own.flags.writeable = False
         self._boot = boot
         self._host = host
         self._segments: dict[int, Segment] = {}
+
+    @property
+    def body(self) -> SplitBody:
+        """The bytes in the handle itself, and those of the objects; kept here, it would be a cycle of references."""
+        return SplitBody(self._own, self)
 
     @property
     def count(self) -> int:
@@ -318,4 +314,4 @@ class HandleObjects:
 
     def data(self, number: object) -> Bytes:
         """Return all bytes of a ref, or the inline bytes."""
-        return self.body.own if isinstance(number, int) and number == INLINE else self.segment(number).data
+        return self._own if isinstance(number, int) and number == INLINE else self.segment(number).data
