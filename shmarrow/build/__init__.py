@@ -17,8 +17,8 @@ from shmarrow.casts import kinds_of, listed
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, row_of, shown
 from shmarrow.layout import Array, arguments
 from shmarrow.layout.array import nulls
+from shmarrow.layout.construct import frozen, make_array
 from shmarrow.layout.listing import LISTS
-from shmarrow.layout.making import frozen, make_array
 from shmarrow.layout.validation import check_required
 from shmarrow.layout.values import array_from_numpy, array_from_pylist
 from shmarrow.types import DataType, ExtensionType

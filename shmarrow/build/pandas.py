@@ -18,7 +18,7 @@ import numpy as np
 
 from shmarrow import types
 from shmarrow.errors import InvalidType
-from shmarrow.layout.making import frozen, make_array, validity_of
+from shmarrow.layout.construct import frozen, make_array, validity_of
 from shmarrow.layout.values import array_from_numpy
 from shmarrow.types import from_numpy_dtype
 from shmarrow.types.primitive import zone_name

@@ -232,7 +232,7 @@ def batches_text(number: int) -> str:
 # --- results ------------------------------------------------------------------------------------------------------
 
 
-class Table(NamedTuple):
+class Grid(NamedTuple):
     """A table of a result. On a terminal it is aligned under its headers; elsewhere cells are separated by tabs.
 
     Attributes
@@ -276,7 +276,7 @@ class Fields(NamedTuple):
         ]
 
 
-def render(as_json: bool, document: Any, *text: Table | Fields | str) -> None:
+def render(as_json: bool, document: Any, *text: Grid | Fields | str) -> None:
     """Print a result: the document as JSON on one line, or its text.
 
     Parameters
@@ -285,7 +285,7 @@ def render(as_json: bool, document: Any, *text: Table | Fields | str) -> None:
         Whether the command line has ``--json``.
     document : object
         The result as a JSON value.
-    *text : Table, Fields or str
+    *text : Grid, Fields or str
         The same for people and for pipelines. A string is a line; an empty one separates tables.
     """
     if as_json:

@@ -23,7 +23,7 @@ from shmarrow.cli.command import (
     COLUMNS,
     JSON,
     MEMORY,
-    Table,
+    Grid,
     WrongUsage,
     argument,
     command,
@@ -81,7 +81,7 @@ def diff(arguments: argparse.Namespace) -> int:
     return 0 if found["equal"] else 1
 
 
-def _texts(found: dict[str, Any]) -> Iterator[str | Table]:
+def _texts(found: dict[str, Any]) -> Iterator[str | Grid]:
     for each in found["schema"]:
         if each["what"] == _NUMBER:
             yield _number_text(each["field"], each["left"], each["right"])
@@ -98,7 +98,7 @@ def _texts(found: dict[str, Any]) -> Iterator[str | Table]:
             (str(each["row"]), each["column"], _text(each["left"]), _text(each["right"]))
             for each in found["differences"]
         ]
-        yield Table(("row", "column", "A", "B"), cells, (1, 2, 3))
+        yield Grid(("row", "column", "A", "B"), cells, (1, 2, 3))
 
 
 def _number_text(name: str, left: int, right: int) -> str:

@@ -25,7 +25,7 @@ from shmarrow.cli import schemas
 from shmarrow.cli.command import (
     TARGETS,
     Fields,
-    Table,
+    Grid,
     batches_text,
     clipped,
     command,
@@ -196,8 +196,8 @@ def _inspect_many(arguments: argparse.Namespace, surveyed: Sequence[Surveyed]) -
         **schemas.as_json(schema),
     }  # fmt: skip
     render(
-        arguments.json, document, Fields(fields), "", Table(("source", "rows", "batches", "bytes"), shown, (0,), True),
-        *more, "", Table(["field", "type", "nulls"], columns, range(3)),
+        arguments.json, document, Fields(fields), "", Grid(("source", "rows", "batches", "bytes"), shown, (0,), True),
+        *more, "", Grid(["field", "type", "nulls"], columns, range(3)),
     )  # fmt: skip
     return status
 
@@ -346,7 +346,7 @@ def element_bytes(role: BufferRole) -> int:
 # --- showing ------------------------------------------------------------------------------------------------------
 
 
-def _texts(found: dict[str, Any]) -> Iterator[Fields | Table | str]:
+def _texts(found: dict[str, Any]) -> Iterator[Fields | Grid | str]:
     fields = {"target": found["target"], "kind": KINDS[found["kind"]].title, "size": exact_size(found["bytes"])}
     if found["kind"] in ROWS:
         fields |= _row_fields(found)
@@ -382,7 +382,7 @@ def _bounds(name: str, found: dict[str, Any]) -> str:
     return f"{clipped(name)}: {low} to {high}"
 
 
-def _tables(found: dict[str, Any]) -> Iterator[Table | str]:
+def _tables(found: dict[str, Any]) -> Iterator[Grid | str]:
     rows = list(_column_rows(found["columns"], ""))
     if rows:
         yield ""
@@ -390,12 +390,12 @@ def _tables(found: dict[str, Any]) -> Iterator[Table | str]:
         headers = ("column", "type", "nulls", "bytes", "ratio", "buffers")
         keep = [i for i, header in enumerate(headers) if header != "ratio" or found["compression"]]
         cells = [[row[i] for i in keep] for row in shown]
-        yield Table([headers[i] for i in keep], cells, (0, 1, len(keep) - 1), True)
+        yield Grid([headers[i] for i in keep], cells, (0, 1, len(keep) - 1), True)
         if len(shown) < len(rows):
             yield f"{len(rows) - len(shown)} more fields; `shmarrow inspect TARGET | cat` shows all"
     if found["dictionaries"]:
         yield ""
-        yield Table(
+        yield Grid(
             ("dictionary", "fields", "type", "values", "batches", "bytes"),
             [
                 (

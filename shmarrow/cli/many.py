@@ -14,7 +14,7 @@ import shmarrow as sa
 from shmarrow.cli.command import WrongUsage, limits_of, progress_line
 from shmarrow.errors import printable
 from shmarrow.memory import SHM_DIRECTORY, SHM_SCHEME
-from shmarrow.scans.sources import Fragment, find, has_store, leads_to_one, open_fragment, without_others
+from shmarrow.scans.sources import Fragment, find, has_store, is_exact_name, open_fragment, without_others
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def many_sources(arguments: argparse.Namespace, word: str) -> list[Fragment] | N
     with hinting(word):
         parts = [without_others(each, find(each, None, arguments.accept_users))[0] for each in words]
     fragments = [fragment for part in parts for fragment in part]
-    return None if leads_to_one(word, fragments) else fragments
+    return None if is_exact_name(word, fragments) else fragments
 
 
 def scanned(arguments: argparse.Namespace, word: str) -> Any:

@@ -29,7 +29,7 @@ from shmarrow.cli.command import (
     OVERWRITE,
     PREFIX,
     Fields,
-    Table,
+    Grid,
     WrongUsage,
     argument,
     batches_text,
@@ -115,7 +115,7 @@ def names(arguments: argparse.Namespace) -> int:
         else [_CELLS[header](each) for header in headers]
         for each in found
     ]
-    render(arguments.json, found, Table(headers, rows))
+    render(arguments.json, found, Grid(headers, rows))
     return 0
 
 
@@ -153,7 +153,7 @@ def _list_stores(arguments: argparse.Namespace) -> int:
     ]  # fmt: skip
     objects = [each for where in shared(is_object) if (each := object_state(where)) is not None]
     rows += [(each["object"], each["user"] or "", "", size_text(each["bytes"]), "", "in no store") for each in objects]
-    table = Table(("store", "user", "objects", "size", "room", "state"), rows)
+    table = Grid(("store", "user", "objects", "size", "room", "state"), rows)
     render(arguments.json, [*found, *objects], table)
     return 0
 
@@ -232,7 +232,7 @@ def _ring(arguments: argparse.Namespace) -> int:
         (str(each["process"]), each["command"] or "", str(each["position"]), str(each["missed"]))
         for each in found["readers"]
     ]
-    table = [Table(("reader", "command", "frame", "missed"), rows)] if rows else []
+    table = [Grid(("reader", "command", "frame", "missed"), rows)] if rows else []
     render(arguments.json, found, Fields(fields), *table)
     return 0
 
@@ -421,5 +421,5 @@ def wait(arguments: argparse.Namespace) -> int:
         raise WrongUsage("the following arguments are required: NAME")
     with opened(arguments) as store:
         found = store.wait(arguments.names, timeout=arguments.timeout, any=arguments.any)
-    render(arguments.json, {"present": found}, Table(("name",), [(name,) for name in found]))
+    render(arguments.json, {"present": found}, Grid(("name",), [(name,) for name in found]))
     return 0

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from shmarrow.cli.command import COLUMNS, TARGETS, Table, argument, clipped, command, render
+from shmarrow.cli.command import COLUMNS, TARGETS, Grid, argument, clipped, command, render
 from shmarrow.cli.many import many_sources, report, scan_of, survey
 from shmarrow.cli.targets import open_target, rows_of
 from shmarrow.errors import printable
@@ -44,9 +44,9 @@ def schema(arguments: argparse.Namespace) -> int:
                 return 0
             fields = rows_of(arguments, arguments.target, target).schema
     headers = ["field", "type", "nulls", *(["metadata"] if arguments.metadata else [])]
-    text = [Table(headers, [row[: len(headers)] for row in tree(fields, sys.stdout.isatty())], range(4))]
+    text = [Grid(headers, [row[: len(headers)] for row in tree(fields, sys.stdout.isatty())], range(4))]
     if arguments.metadata and fields.metadata:
-        text.append(Table(("key", "value"), [("schema metadata", pair) for pair in _pairs(fields.metadata)], (0, 1)))
+        text.append(Grid(("key", "value"), [("schema metadata", pair) for pair in _pairs(fields.metadata)], (0, 1)))
     document = {"target": arguments.target, **as_json(fields), **({} if fragments is None else {"problems": problems})}
     render(arguments.json, document, *text)
     return status
@@ -97,7 +97,7 @@ def text_pairs(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 # --- tensors ------------------------------------------------------------------------------------------------------
 
 
-def tensor_table(found: list[dict[str, Any]]) -> Table:
+def tensor_table(found: list[dict[str, Any]]) -> Grid:
     """Return the table of tensors."""
     rows = [
         (
@@ -109,7 +109,7 @@ def tensor_table(found: list[dict[str, Any]]) -> Table:
         )
         for each in found
     ]
-    return Table(("tensor", "form", "type", "shape", "dimensions"), rows, range(5))
+    return Grid(("tensor", "form", "type", "shape", "dimensions"), rows, range(5))
 
 
 def tensors(content: Any) -> list[dict[str, Any]]:

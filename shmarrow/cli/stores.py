@@ -15,7 +15,7 @@ from shmarrow import memory
 from shmarrow.cli.command import (
     PREFIX,
     Fields,
-    Table,
+    Grid,
     argument,
     byte_size,
     command,
@@ -38,7 +38,7 @@ def evict(arguments: argparse.Namespace) -> int:
     """Evict objects that no process has attached, least recently used first."""
     with opened(arguments) as store:
         names = store.evict(arguments.size)
-    render(arguments.json, {"evicted": names}, Table(("name",), [(name,) for name in names]))
+    render(arguments.json, {"evicted": names}, Grid(("name",), [(name,) for name in names]))
     return 0
 
 

@@ -26,7 +26,7 @@ from shmarrow.errors import DEFAULT_LIMITS, Limits, printable, storage_error
 from shmarrow.ipc.contents import Contents, contents, expect_arrow
 from shmarrow.memory import name_of, open_source, recognized
 from shmarrow.memory.formats import OF_PYARROW
-from shmarrow.scans.sources import the_one
+from shmarrow.scans.sources import find_one
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def _source(word: str, accept_users: bool, pipe: Any, stack: ExitStack) -> Any:
     """The source of a target, or of a pipe."""
     if pipe is None:
         with hinting(word):
-            source = the_one(word, accept_users).map(attach=False)
+            source = find_one(word, accept_users).map(attach=False)
     else:
         from shmarrow.memory import spooled
 

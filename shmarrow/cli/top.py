@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from shmarrow.cli.command import ACCEPT_USERS, JSON, Table, aligned, argument, command, render, seconds, whole
+from shmarrow.cli.command import ACCEPT_USERS, JSON, Grid, aligned, argument, command, render, seconds, whole
 from shmarrow.cli.host import (
     COUNTERS,
     is_object,
@@ -125,7 +125,7 @@ def _as_lines(looks: Iterator[tuple[float, list[Sample]]]) -> None:
     print("time", *_HEADERS, sep="\t", flush=True)
     for at, found in looks:
         clock = time.strftime("%H:%M:%S", time.localtime(at))
-        render(False, None, Table((), [(clock, *cells, ", ".join(attached)) for cells, attached in map(_cells, found)]))
+        render(False, None, Grid((), [(clock, *cells, ", ".join(attached)) for cells, attached in map(_cells, found)]))
 
 
 def _as_table(looks: Iterator[tuple[float, list[Sample]]]) -> None:

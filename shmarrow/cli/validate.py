@@ -20,7 +20,7 @@ from shmarrow import xray
 from shmarrow.cli.command import (
     MEMORY,
     TARGETS,
-    Table,
+    Grid,
     argument,
     command,
     limits_of,
@@ -103,10 +103,10 @@ def _checked(arguments: argparse.Namespace, name: str, source: Any) -> list[Any]
     return [document, *_texts(found), f"{printable(name)}: {overview.kind}, {what} ({checked}){end}"]
 
 
-def _texts(found: list[Finding]) -> Iterator[Table | str]:
+def _texts(found: list[Finding]) -> Iterator[Grid | str]:
     if not sys.stdout.isatty():
         rows = [(each.severity, str(each.start), str(each.end), each.message, each.remedy) for each in found]
-        yield Table((), rows)
+        yield Grid((), rows)
         return
     for each in found:
         yield f"{each.severity:8} [{each.start}, {each.end}): {printable(each.message)}"

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from shmarrow.cli.command import TARGET, Fields, Table, WrongUsage, argument, command, exact_size, render
+from shmarrow.cli.command import TARGET, Fields, Grid, WrongUsage, argument, command, exact_size, render
 from shmarrow.cli.targets import open_bytes
 from shmarrow.display import one_line
 from shmarrow.display import size as size_text
@@ -140,7 +140,7 @@ def _overview(found: Overview, as_json: bool) -> None:
         return
     texts = {**facts, "size": exact_size(found.size)}
     rows = [(*_numbers(each), each.what, value_text(each.value)) for each in regions]
-    text: list[Table | str] = ["", Table(("start", "end", "size", "what", "value"), rows, (3, 4), True)]
+    text: list[Grid | str] = ["", Grid(("start", "end", "size", "what", "value"), rows, (3, 4), True)]
     text += findings.text()
     if len(found.blocks) and sys.stdout.isatty():
         text += ["", "--batch N explains each byte of a record batch, --all each byte of the object"]
@@ -191,11 +191,11 @@ class _Findings(list["Finding"]):
         else:
             self.left_out += 1
 
-    def text(self) -> list[Table | str]:
+    def text(self) -> list[Grid | str]:
         rows = [(each.severity, f"{each.start}:{each.end}", f"{each.message}; {each.remedy}") for each in self]
         if self.left_out:
             rows.append(("note", "", f"and {self.left_out} more"))
-        return ["", Table(("finding", "bytes", "what"), rows, (0, 1, 2))] if rows else []
+        return ["", Grid(("finding", "bytes", "what"), rows, (0, 1, 2))] if rows else []
 
 
 def _print_json(facts: dict[str, Any], regions: Iterable[Region], findings: _Findings) -> None:

@@ -30,7 +30,7 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.habits import Hinted
-from shmarrow.layout.making import range_of
+from shmarrow.layout.construct import range_of
 from shmarrow.types import DataType, Field, MetadataLike, Schema
 from shmarrow.types.base import is_field, own_field
 from shmarrow.types.schema import position

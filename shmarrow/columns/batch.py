@@ -22,7 +22,7 @@ from shmarrow.capsules import PyCapsule
 from shmarrow.columns.base import Columns, Key, is_reader
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, at, counted, not_expected, shown
 from shmarrow.layout import Array
-from shmarrow.layout.making import check_expansion, check_slots, slice_bounds
+from shmarrow.layout.construct import check_expansion, check_slots, slice_bounds
 from shmarrow.pickling import passed_by_handle
 from shmarrow.types import DataType, EncodedType, Metadata, MetadataLike, Schema, as_metadata, storage_of, struct
 from shmarrow.types.schema import with_nulls

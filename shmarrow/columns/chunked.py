@@ -43,9 +43,9 @@ from shmarrow.habits import WithoutOperators
 from shmarrow.layout import Array
 from shmarrow.layout.arguments import as_array, checked_positions
 from shmarrow.layout.array import nulls
+from shmarrow.layout.construct import index_error, join_arrays, range_of, slice_bounds
 from shmarrow.layout.dictionary import with_one_dictionary
 from shmarrow.layout.listing import buffer_bytes
-from shmarrow.layout.making import index_error, join_arrays, range_of, slice_bounds
 from shmarrow.layout.selection import selection
 from shmarrow.pickling import passed_by_handle
 from shmarrow.types import DataType, DictionaryType, StructType, as_type, bool_, storage_of

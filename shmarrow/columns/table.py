@@ -35,7 +35,7 @@ from shmarrow.errors import (
 from shmarrow.habits import Hinted, no_batch
 from shmarrow.layout import Array
 from shmarrow.layout.array import nulls
-from shmarrow.layout.making import slice_bounds
+from shmarrow.layout.construct import slice_bounds
 from shmarrow.memory import CLOSE, ENDED, SEQUENTIAL, NotCopied, StateMachine
 from shmarrow.pickling import passed_by_handle
 from shmarrow.types import DataType, Metadata, MetadataLike, Schema, has_dictionary, struct, unify_schemas

@@ -18,7 +18,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, InvalidType, ShmarrowError, clip, shown
 from shmarrow.layout import Array
 from shmarrow.layout.array import nulls
-from shmarrow.layout.making import array_class
+from shmarrow.layout.construct import array_class
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, ExtensionType, Field
 

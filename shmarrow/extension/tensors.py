@@ -15,7 +15,7 @@ from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, Unsup
 from shmarrow.extension.array import ExtensionArray
 from shmarrow.extension.canonical import as_json, checked_text, children_of, parameters_of
 from shmarrow.layout import Array
-from shmarrow.layout.making import make_array, validity_of
+from shmarrow.layout.construct import make_array, validity_of
 from shmarrow.types import DataType, ExtensionType, Field, from_numpy_dtype
 
 _MOST_DIMENSIONS = 63

@@ -42,7 +42,7 @@ from shmarrow.ipc.batch.encode import dictionaries_of
 from shmarrow.ipc.schema.lazy import FieldLayout
 from shmarrow.layout import LISTING, BufferSpec, concat_arrays, nulls
 from shmarrow.layout.binary import decode
-from shmarrow.layout.making import check_expansion, frozen, offsets_of, read_only
+from shmarrow.layout.construct import check_expansion, frozen, offsets_of, read_only
 from shmarrow.layout.parts import Node, Parts, assemble, take_apart
 from shmarrow.layout.views import INLINE
 from shmarrow.memory import open_sink, open_source

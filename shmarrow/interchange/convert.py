@@ -29,7 +29,7 @@ from shmarrow.memory import Source, decoded, open_source, recognized, spooled, u
 from shmarrow.memory.formats import SUFFIXES
 from shmarrow.memory.pipes import Input, opened
 from shmarrow.scans import Scan, scan
-from shmarrow.scans.sources import Fragment, find, leads_to_one
+from shmarrow.scans.sources import Fragment, find, is_exact_name
 from shmarrow.types import SchemaLike, schema
 
 _ARROW = ("arrow", "arrows")
@@ -142,7 +142,7 @@ def _recognized(source: Any, format: str | None) -> tuple[Any, str]:
         if first.store is not None or not isinstance(first.where, str):
             return scan(source), "arrow"
         given = opened(first.where)
-        if not leads_to_one(source, fragments):
+        if not is_exact_name(source, fragments):
             if format in _ARROW or (format is None and recognized(given.head).kind in _ARROW):
                 return scan(source), "arrow"
             name = str(source)

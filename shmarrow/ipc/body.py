@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from shmarrow.buffer import padded
-from shmarrow.ipc.message.encode import Body, batch_message
+from shmarrow.ipc.message.encode import PlannedBody, batch_message
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 
 Pairs = Sequence[tuple[int, int]]
@@ -53,7 +53,7 @@ class BodyPlan:
         body : int
             Size of the body, with what follows its places.
         """
-        plan = Body([*chain.from_iterable(nodes)], [*chain.from_iterable(buffers)], [], None, (), body)
+        plan = PlannedBody([*chain.from_iterable(nodes)], [*chain.from_iterable(buffers)], [], None, (), body)
         data = batch_message(rows, plan, None, DEFAULT_OPTIONS, self._start)
         self.metadata_size = self.metadata_size or len(data)
         gap = self.metadata_size - len(data)  # a number that is 0 is omitted from the metadata

@@ -33,8 +33,8 @@ from shmarrow.ipc.body import BodyPlan
 from shmarrow.ipc.file.writer import end_of, head_of
 from shmarrow.ipc.options import DEFAULT_OPTIONS
 from shmarrow.ipc.schema.encode import encode_schema
+from shmarrow.layout.construct import LONGEST, checked_size
 from shmarrow.layout.listing import DATA, LISTING, BufferSpec
-from shmarrow.layout.making import LONGEST, checked_size
 from shmarrow.memory import Location, UnnamedFile, Writer, is_location, open_sink
 from shmarrow.memory.life_cycle import operation
 from shmarrow.types import Field, MetadataLike, Schema, as_metadata, storage_of

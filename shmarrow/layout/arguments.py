@@ -10,9 +10,9 @@ import numpy as np
 from shmarrow.buffer import EMPTY, Bytes, DType, Indices, Mask, NDArray
 from shmarrow.casts import listed
 from shmarrow.errors import IndexOutOfRange, InvalidArgument, InvalidData, InvalidType, counted, shown
+from shmarrow.layout.construct import checked_size, frozen, items_of, refuse_type, validity_of
 from shmarrow.layout.hooks import LayoutHooks
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import checked_size, frozen, items_of, refuse_type, validity_of
 from shmarrow.types import DataType, DictionaryType, int64, storage_of
 
 

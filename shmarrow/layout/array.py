@@ -37,10 +37,8 @@ from shmarrow.errors import (
     shown,
 )
 from shmarrow.habits import WithoutOperators
-from shmarrow.layout import making, validation
-from shmarrow.layout.hooks import LayoutHooks
-from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import (
+from shmarrow.layout import construct, validation
+from shmarrow.layout.construct import (
     CLASSES,
     array_class,
     boolean_bits,
@@ -53,6 +51,8 @@ from shmarrow.layout.making import (
     range_of,
     slice_bounds,
 )
+from shmarrow.layout.hooks import LayoutHooks
+from shmarrow.layout.listing import LISTING
 from shmarrow.layout.preview import Budget, preview_items
 from shmarrow.layout.validation import has_required, safe_slice
 from shmarrow.memory import as_writable
@@ -856,7 +856,7 @@ class Array(WithoutOperators, LayoutHooks):
         validity = self._validity()
         if validity is None or self.null_count == 0:
             return None
-        return making.read_only(bitmap.realign(validity, self._offset, self._length))
+        return construct.read_only(bitmap.realign(validity, self._offset, self._length))
 
     def _with(self, **changes: Any) -> Self:
         """A copy of the array object with some parts replaced: ``type``, ``length``, ``buffers``, ``offset`` etc."""
@@ -869,7 +869,7 @@ class Array(WithoutOperators, LayoutHooks):
 
     def _valid_bits(self) -> Bytes:
         """A bitmap starting at bit 0, 0 for the slots in :meth:`_logical_nulls`."""
-        making.check_bits(self)
+        construct.check_bits(self)
         if self.__class__._logical_nulls is LayoutHooks._logical_nulls:  # only the bitmap counts
             bits = self._trimmed_validity()
         else:
@@ -882,7 +882,7 @@ class Array(WithoutOperators, LayoutHooks):
         return self._with_validity(bitmap.pack(valid), len(valid) - int(np.count_nonzero(valid)))
 
     def _with_validity(self, bits: Bytes, null_count: int) -> Any:
-        return self._with(buffers=[making.read_only(bits), *self._buffers[1:]], null_count=null_count)
+        return self._with(buffers=[construct.read_only(bits), *self._buffers[1:]], null_count=null_count)
 
     @classmethod
     def _made(cls, *arguments: Any, **keywords: Any) -> Self:
@@ -914,12 +914,12 @@ class Array(WithoutOperators, LayoutHooks):
             if valid.all():
                 valid = None
             elif not LISTING[self._type.layout].has_validity or not self._length:
-                extended = making.join_arrays([self, making.one_null(self._type)])
+                extended = construct.join_arrays([self, construct.one_null(self._type)])
                 return extended._take(np.where(valid, indices, self._length))
             else:
                 indices = np.where(valid, indices, 0)
         if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._length):
-            raise making.index_error(indices, self._length, "array", "value")
+            raise construct.index_error(indices, self._length, "array", "value")
         try:
             own = self._valid_at(indices)
             if own is not None:
@@ -956,7 +956,7 @@ class Array(WithoutOperators, LayoutHooks):
 
     def _cast_to(self, target: DataType, safe: bool) -> Any:
         """As :meth:`Array.cast`, for children; nullability is checked once for the whole array."""
-        return self if self._type == target else making.array_class(target)._cast_from(self, target, safe)
+        return self if self._type == target else construct.array_class(target)._cast_from(self, target, safe)
 
 
 def _rebuild(

@@ -22,7 +22,7 @@ from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, shown
 from shmarrow.layout.arguments import exact_integers, masked_validity
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     array_class,
     check_reach,
     frozen,

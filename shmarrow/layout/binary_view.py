@@ -16,7 +16,7 @@ from shmarrow.buffer import EMPTY, Bytes, Indices, Mask, NDArray, Words
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, LimitExceeded
 from shmarrow.layout.array import Array
 from shmarrow.layout.binary import are_first, cast_bytes, check_utf8, decode, decodes, join_bytes, slices, split
-from shmarrow.layout.making import check_reach, frozen, make_array, validity_of, view_of
+from shmarrow.layout.construct import check_reach, frozen, make_array, validity_of, view_of
 from shmarrow.layout.preview import Budget, preview_bytes
 from shmarrow.layout.runs import PIECE, gather_bytes, gather_pieces, is_ascii, load, offsets_from, same_bytes, same_runs
 from shmarrow.layout.views import (

@@ -14,7 +14,7 @@ from shmarrow.casts.python import addresses_of
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.arguments import checked_mask
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import booleans, make_array, read_only, validity_of
+from shmarrow.layout.construct import booleans, make_array, read_only, validity_of
 from shmarrow.layout.primitive import cast_values
 from shmarrow.types import DataType
 

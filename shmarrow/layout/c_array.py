@@ -35,8 +35,8 @@ import numpy as np
 from shmarrow.buffer import EMPTY, Bytes
 from shmarrow.capsules import PyCapsule
 from shmarrow.errors import InvalidData, LimitExceeded, Unsupported, at, clip
+from shmarrow.layout.construct import LONGEST, make_array
 from shmarrow.layout.listing import LISTING, BufferSpec, Layout, bytes_needed
-from shmarrow.layout.making import LONGEST, make_array
 from shmarrow.layout.parts import Node, Parts, assemble
 from shmarrow.layout.validation import make_safe
 from shmarrow.types import DataType, Schema, storage_of

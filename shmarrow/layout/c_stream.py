@@ -52,7 +52,7 @@ from shmarrow.layout.c_array import (
     refuse,
     requested,
 )
-from shmarrow.layout.making import array_class, join_arrays
+from shmarrow.layout.construct import array_class, join_arrays
 from shmarrow.memory import CLOSE, READ, SEQUENTIAL, StateMachine
 from shmarrow.types import DataType, Schema, null
 from shmarrow.types.c_schema import (

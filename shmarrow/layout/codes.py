@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from shmarrow.buffer import Bytes, Indices, Mask, NDArray, Words
-from shmarrow.layout.making import check_slots
+from shmarrow.layout.construct import check_slots
 from shmarrow.layout.runs import LOW_BYTES, PIECE, load_words, unequal_runs
 
 

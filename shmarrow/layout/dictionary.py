@@ -16,7 +16,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, Part, renumbered, shown
 from shmarrow.layout.arguments import as_array, checked_mask
 from shmarrow.layout.array import Array, nulls
-from shmarrow.layout.making import blank_mask, frozen, join_arrays, make_array, read_only, validity_of, zeros
+from shmarrow.layout.construct import blank_mask, frozen, join_arrays, make_array, read_only, validity_of, zeros
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import CHUNK, check_repeats, has_fixed_width, same_at
 from shmarrow.types import DataType, DictionaryType, ExtensionType

@@ -12,8 +12,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidArgument, InvalidData, counted, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array
-from shmarrow.layout.list_forms import ListParts, Lists, of_one_length
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     check_expansion,
     check_slots,
     checked_size,
@@ -24,10 +23,11 @@ from shmarrow.layout.making import (
     validity_of,
     zeros,
 )
+from shmarrow.layout.list_forms import BaseListArray, ListParts, of_one_length
 from shmarrow.types import DataType, Field, list_
 
 
-class FixedSizeListArray(Lists):
+class FixedSizeListArray(BaseListArray):
     """Array of lists of equal length."""
 
     __slots__ = ()

@@ -35,7 +35,7 @@ from shmarrow import bitmap
 from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import EXPANDED_VALUES, CopyRequired, InvalidData, clip
 from shmarrow.layout import validation
-from shmarrow.layout.making import check_expansion, check_slots, is_sparse, memory_error, ranges, total_of, zeros
+from shmarrow.layout.construct import check_expansion, check_slots, is_sparse, memory_error, ranges, total_of, zeros
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.validation import has_required
 from shmarrow.types import DataType, Field

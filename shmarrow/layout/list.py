@@ -17,8 +17,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidData, renumbered
 from shmarrow.layout.arguments import as_array, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
-from shmarrow.layout.list_forms import ListParts, Lists, in_list, packed
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     check_reach,
     frozen,
     join_arrays,
@@ -28,6 +27,7 @@ from shmarrow.layout.making import (
     repeat_mask,
     validity_of,
 )
+from shmarrow.layout.list_forms import BaseListArray, ListParts, in_list, packed
 from shmarrow.layout.offsets import (
     check_ends,
     checked_offsets,
@@ -40,7 +40,7 @@ from shmarrow.layout.validation import check_required
 from shmarrow.types import DataType, Field
 
 
-class ListArray(Lists):
+class ListArray(BaseListArray):
     """Array of lists."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import EXPANDED_VALUES, InvalidData, Part, ShmarrowError, clip, renumbered, row_of
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     array_class,
     check_expansion,
     frozen,
@@ -33,7 +33,7 @@ ListParts: TypeAlias = tuple[Sequence[NDArray], Indices, Any]
 """Lists: the buffers after validity, the start of each list in the child, and the child."""
 
 
-class Lists(Array):
+class BaseListArray(Array):
     """Base class of list arrays; each layout implements :meth:`_spans`."""
 
     __slots__ = ()
@@ -150,7 +150,7 @@ def _check_places(count: int, items: Any, array: Any) -> None:
 
 def cast_lists(array: Any, target: Any, safe: bool, convert: Callable[[Any], Any] | None = None) -> Any:
     """Cast lists between layouts; ``convert`` casts the elements if not by field names."""
-    if not issubclass(array_class(target), Lists):
+    if not issubclass(array_class(target), BaseListArray):
         return None
     field = target.fields[0]
     cls: Any = array_class(target)

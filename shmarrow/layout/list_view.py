@@ -12,8 +12,7 @@ from shmarrow.buffer import Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, Part, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers, masked_validity, offsets_and_nulls
 from shmarrow.layout.array import Array
-from shmarrow.layout.list_forms import ListParts, Lists
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     blank_mask,
     check_expansion,
     check_reach,
@@ -27,12 +26,13 @@ from shmarrow.layout.making import (
     validity_of,
     view_of,
 )
+from shmarrow.layout.list_forms import BaseListArray, ListParts
 from shmarrow.layout.runs import CHUNK, PIECE, check_repeats, has_fixed_width
 from shmarrow.layout.validation import EXPORTED_SLOTS, too_many
 from shmarrow.types import DataType, Field
 
 
-class ListViewArray(Lists):
+class ListViewArray(BaseListArray):
     """Array of lists in the view layout: an offset and a size each."""
 
     __slots__ = ()

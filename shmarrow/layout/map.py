@@ -18,9 +18,9 @@ from shmarrow.casts import kinds_of
 from shmarrow.errors import InvalidData, InvalidType, at, counted, shown
 from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array
+from shmarrow.layout.construct import array_class, check_expansion, make_array, refuse_type
 from shmarrow.layout.list import ListArray
-from shmarrow.layout.list_forms import Lists, cast_lists
-from shmarrow.layout.making import array_class, check_expansion, make_array, refuse_type
+from shmarrow.layout.list_forms import BaseListArray, cast_lists
 from shmarrow.layout.validation import check_no_nulls, check_required
 from shmarrow.types import DataType, EncodedType, Field, StructType, map_
 
@@ -69,7 +69,7 @@ class MapArray(ListArray):
 
     @classmethod
     def _cast_from(cls, array: Any, target: Any, safe: bool) -> Any:
-        if not isinstance(array, Lists):
+        if not isinstance(array, BaseListArray):
             return super()._cast_from(array, target, safe)
         result = _cast_entries(array, target, safe)
         if result is None:
@@ -202,7 +202,7 @@ _NONE = type(None)
 
 def _cast_entries(array: Any, target: Any, safe: bool) -> Any:
     """Cast lists of two-field structs, or maps, with fields matched by position, as map field names do not matter."""
-    if not issubclass(array_class(target), Lists):
+    if not issubclass(array_class(target), BaseListArray):
         return None
     inner = target.fields[0].type
     if any(type.__class__ is not StructType or len(type.fields) != 2 for type in (array.type.fields[0].type, inner)):

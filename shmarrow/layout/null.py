@@ -11,7 +11,7 @@ import numpy as np
 from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import InvalidType, shown
 from shmarrow.layout.array import Array, nulls
-from shmarrow.layout.making import CLASSES, LONGEST, check_expansion, make_array, total_of
+from shmarrow.layout.construct import CLASSES, LONGEST, check_expansion, make_array, total_of
 from shmarrow.types import DataType
 
 

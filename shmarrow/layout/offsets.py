@@ -10,7 +10,7 @@ import numpy as np
 
 from shmarrow.buffer import NDArray
 from shmarrow.errors import InvalidData
-from shmarrow.layout.making import check_reach
+from shmarrow.layout.construct import check_reach
 from shmarrow.layout.runs import CHUNK
 
 

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple, Protocol
 
 from shmarrow.buffer import Bytes, Mask
 from shmarrow.errors import at
+from shmarrow.layout.construct import make_array
 from shmarrow.layout.listing import LISTING, BufferSpec, walk
-from shmarrow.layout.making import make_array
 from shmarrow.layout.validation import TRUSTED, check_buffers
 
 

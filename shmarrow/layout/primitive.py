@@ -17,7 +17,7 @@ from shmarrow import bitmap
 from shmarrow.buffer import EMPTY, DType, Indices, Mask, NDArray
 from shmarrow.errors import CopyRequired, InvalidData, counted
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     CLASSES,
     check_expansion,
     check_slots,

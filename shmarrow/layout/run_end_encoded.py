@@ -17,7 +17,15 @@ from shmarrow.errors import InvalidData, LimitExceeded, counted, renumbered
 from shmarrow.layout.arguments import as_array
 from shmarrow.layout.array import Array, nulls
 from shmarrow.layout.codes import codes_of, slot_codes
-from shmarrow.layout.making import check_bits, check_slots, frozen, join_arrays, make_array, refuse_type, reuse_if_equal
+from shmarrow.layout.construct import (
+    check_bits,
+    check_slots,
+    frozen,
+    join_arrays,
+    make_array,
+    refuse_type,
+    reuse_if_equal,
+)
 from shmarrow.layout.preview import Budget
 from shmarrow.layout.runs import CHUNK, check_repeats, has_fixed_width
 from shmarrow.types import DataType, ExtensionType, Field, RunEndEncodedType

@@ -18,8 +18,8 @@ import numpy as np
 
 from shmarrow.buffer import Bytes, Indices, NDArray, Words
 from shmarrow.errors import EXPANDED_VALUES, LimitExceeded, clip
+from shmarrow.layout.construct import is_sparse, read_only
 from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import is_sparse, read_only
 
 CHUNK = 1 << 20
 """Bytes or offsets processed at once."""

@@ -10,7 +10,7 @@ import numpy as np
 from shmarrow.buffer import Indices, Mask
 from shmarrow.errors import InvalidArgument, InvalidType, shown
 from shmarrow.layout.arguments import as_array, checked_mask, is_array, one_array
-from shmarrow.layout.making import check_slots, join_arrays
+from shmarrow.layout.construct import check_slots, join_arrays
 from shmarrow.types import bool_
 
 _BEHAVIORS = ("drop", "emit_null")

@@ -14,8 +14,7 @@ from shmarrow.casts import kinds_of, listed
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, LimitExceeded, at, printable, renumbered, shown
 from shmarrow.layout.arguments import as_array, masked_validity
 from shmarrow.layout.array import Array, nulls
-from shmarrow.layout.listing import LISTING
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     check_expansion,
     check_slots,
     items_of,
@@ -24,6 +23,7 @@ from shmarrow.layout.making import (
     validity_of,
     zeros,
 )
+from shmarrow.layout.listing import LISTING
 from shmarrow.layout.preview import Budget
 from shmarrow.types import DataType, Field, struct
 

@@ -17,7 +17,7 @@ from shmarrow.buffer import Bytes, Indices, Mask, NDArray
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, renumbered
 from shmarrow.layout.arguments import as_array, exact_integers
 from shmarrow.layout.array import Array, nulls
-from shmarrow.layout.making import (
+from shmarrow.layout.construct import (
     blank_mask,
     frozen,
     items_of,

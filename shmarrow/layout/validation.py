@@ -13,8 +13,8 @@ import numpy as np
 
 from shmarrow.buffer import Mask
 from shmarrow.errors import InvalidData, LimitExceeded, at, clip, counted
+from shmarrow.layout.construct import is_sparse
 from shmarrow.layout.listing import LISTING, bytes_needed
-from shmarrow.layout.making import is_sparse
 from shmarrow.types import DictionaryType, MapType, storage_of
 
 

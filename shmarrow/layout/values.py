@@ -26,7 +26,7 @@ from shmarrow.casts import kinds_of, listed
 from shmarrow.casts.python import DayTime, MonthDayNano, addresses_of, exact_bytes
 from shmarrow.errors import InvalidArgument, InvalidData, InvalidType, shown
 from shmarrow.layout.array import Array
-from shmarrow.layout.making import array_class, frozen, join_arrays, make_array, offsets_of, read_only, validity_of
+from shmarrow.layout.construct import array_class, frozen, join_arrays, make_array, offsets_of, read_only, validity_of
 from shmarrow.layout.primitive import PrimitiveArray
 from shmarrow.types import DataType, EncodedType, ExtensionType, UnionType, from_numpy_dtype
 

@@ -3,7 +3,7 @@
 
 A slot holds one message: metadata whose size never changes, and a body in which each buffer has a fixed place. The
 writer lays frames out as :class:`BatchFrames` or :class:`TensorFrames`, which differ in what a frame may be; a
-:class:`Reader` opens both. Invariants:
+:class:`FrameReader` opens both. Invariants:
 
 * what does not fit, or is of another type, is an error before anything is written;
 * a reader copies a message's metadata before it looks at them, and opens a slot again only if they have changed.
@@ -139,7 +139,7 @@ class BatchFrames:
         self.size = self._start + self._plan.size
         if self.size > _MOST:
             raise LimitExceeded(f"expected frames of at most {_MOST} bytes, found {self.size}")
-        self._reader = Reader(BATCH, np.frombuffer(self.head, U1), "the ring")
+        self._reader = FrameReader(BATCH, np.frombuffer(self.head, U1), "the ring")
         self._views: dict[int, RecordBatch] = {}
 
     def _make_room(self, field: Field, column: Any) -> None:
@@ -417,7 +417,7 @@ class _Known:
         self.columns: dict[int, Any] = {}
 
 
-class Reader:
+class FrameReader:
     """Opens the frames in slots.
 
     Parameters

@@ -41,7 +41,7 @@ from shmarrow.memory import Location, Wait
 from shmarrow.memory.locks import ORDERED
 from shmarrow.ring import protocol as p
 from shmarrow.ring.file import RingFile, Trusted, open_file, open_for_writing
-from shmarrow.ring.frames import Reader, Slot, frames_like
+from shmarrow.ring.frames import FrameReader, Slot, frames_like
 from shmarrow.ring.protocol import CLOSED, HELD, MISSED, NEWEST, SEQUENCES, TAKEN, WAITS
 from shmarrow.store.arguments import as_timeout
 from shmarrow.store.directory import Users, as_users
@@ -237,7 +237,7 @@ class Ring(Hinted):
                 f"the ring {file.name!r} has the policy {self._policy!r}, which its writer gave; expected {policy!r}"
             )
         what = f"the ring {file.name!r}"
-        self._open = Reader(file.geometry.kind, file.head, what)
+        self._open = FrameReader(file.geometry.kind, file.head, what)
         self._entry = file.claim()
         if not self._entry:
             most = counted(file.geometry.entries, "reader")

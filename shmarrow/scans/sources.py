@@ -180,7 +180,7 @@ def without_others(source: Any, fragments: list[Fragment]) -> tuple[list[Fragmen
     return fragments, others
 
 
-def leads_to_one(source: Any, fragments: Sequence[Fragment]) -> bool:
+def is_exact_name(source: Any, fragments: Sequence[Fragment]) -> bool:
     """Whether what was found for a source is the file or object of this very name, and not one of many."""
     return len(fragments) == 1 and str(fragments[0]) == source
 
@@ -389,7 +389,7 @@ def version_of(fragment: Fragment, reader: Any) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def the_one(where: Any, accept_users: bool = False) -> Fragment:
+def find_one(where: Any, accept_users: bool = False) -> Fragment:
     """Find the one file or object that a name leads to; :func:`find` says what is accepted, and raised.
 
     Raises
@@ -442,7 +442,7 @@ def open(where: Any, *, kind: Any = None, limits: Limits = DEFAULT_LIMITS, unche
     if kind is not None and not isinstance(kind, type):
         raise InvalidType(f"kind must be a class such as shmarrow.Tensor, found {shown(kind)}")
     limits = as_limits(limits, unchecked)
-    source = the_one(where).map() if is_location(where) else open_source(where)
+    source = find_one(where).map() if is_location(where) else open_source(where)
     content = contents(source, limits).content
     if kind is not None and not isinstance(content, kind):
         raise InvalidType(f"expected {source.name!r} to be a {kind.__name__}, found a {type(content).__name__}")

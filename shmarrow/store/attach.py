@@ -19,7 +19,7 @@ from shmarrow.memory import Mapping, Segment, map_file, mapping_of, shared_of
 from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.locks import PATIENCE
 from shmarrow.store.protocol import Entry, file_name
-from shmarrow.store.settings import Wanted, destroyed
+from shmarrow.store.settings import RequestedSettings, destroyed
 
 _PAUSE = 0.001
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -292,7 +292,7 @@ def attach_again(
     ObjectNotFound
         If it was removed, or the slot contains another object.
     """
-    catalog = open_catalog(directory, Wanted(), accept_users, create=False)
+    catalog = open_catalog(directory, RequestedSettings(), accept_users, create=False)
     while store_id in (None, catalog.store_id) and (entry := catalog.entry(slot)) is not None:
         if entry.file != file and entry.generation != generation:
             break

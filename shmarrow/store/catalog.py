@@ -26,7 +26,7 @@ from shmarrow.store import protocol as p
 from shmarrow.store.control import BUCKETS, ControlFile
 from shmarrow.store.directory import Directory, Users, check_trust, open_directory, remove_files, retried
 from shmarrow.store.lookup import Descriptors, Lookup, are_open, close
-from shmarrow.store.settings import BOOT, SETTINGS, Settings, Wanted, check_settings, pack_header, this_boot
+from shmarrow.store.settings import BOOT, SETTINGS, RequestedSettings, Settings, check_settings, pack_header, this_boot
 from shmarrow.store.transaction import Transaction
 
 _OWNERS_TRIED = 100
@@ -166,7 +166,7 @@ class Catalog(Lookup):
 
     # --- settings -------------------------------------------------------------------------------------------------
 
-    def reload(self, want: Wanted | None = None) -> None:
+    def reload(self, want: RequestedSettings | None = None) -> None:
         """Read the settings again, and check the settings ``want`` of a caller against them."""
         self.read_settings()
         if want is not None:
@@ -220,7 +220,7 @@ def _close_all_ended() -> None:
             heir.adopt(fds)
 
 
-def open_catalog(where: Location, want: Wanted, accept_users: Users, create: bool) -> Catalog:
+def open_catalog(where: Location, want: RequestedSettings, accept_users: Users, create: bool) -> Catalog:
     """Open the catalog of a store, or share the open one; it is closed when nothing refers to it."""
     try:
         return retried(lambda: _open_in_turn(where, want, accept_users, create), create)
@@ -228,14 +228,14 @@ def open_catalog(where: Location, want: Wanted, accept_users: Users, create: boo
         _close_ended()
 
 
-def _open_in_turn(where: Location, want: Wanted, accept_users: Users, create: bool) -> Catalog:
+def _open_in_turn(where: Location, want: RequestedSettings, accept_users: Users, create: bool) -> Catalog:
     """Do so with the mutex held; loops are in a function of their own, see :mod:`shmarrow.memory.state_machine`."""
     _close_ended()
     with _mutex:
         return _open_catalog(where, want, accept_users, create)
 
 
-def _open_catalog(where: Location, want: Wanted, accept_users: Users, create: bool) -> Catalog:
+def _open_catalog(where: Location, want: RequestedSettings, accept_users: Users, create: bool) -> Catalog:
     _owning.difference_update([each for each in _owning if not each.exists])  # others have destroyed them
     directory = open_directory(where, want, accept_users, create)
     same = [each for each in _open if each.directory.key == directory.key and each.inherited and each.exists]

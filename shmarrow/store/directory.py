@@ -57,7 +57,7 @@ from shmarrow.memory.files import DENIED
 from shmarrow.memory.locks import LOCKED, identity
 from shmarrow.store import protocol as p
 from shmarrow.store.protocol import COMMIT, CONTROL, MAGIC, PINS, is_object
-from shmarrow.store.settings import FIRST_SLOTS, Settings, Wanted, default_eviction, destroyed, pack_header
+from shmarrow.store.settings import FIRST_SLOTS, RequestedSettings, Settings, default_eviction, destroyed, pack_header
 
 Users: TypeAlias = bool | int | str | Iterable[int | str]
 """Users, by number or name, whose directories and files are accepted; True accepts any user's."""
@@ -276,7 +276,7 @@ def find_directory(where: Location, accept_users: bool | tuple[int, ...]) -> Dir
     return directory
 
 
-def open_directory(where: Location, want: Wanted, accept_users: Users, create: bool) -> Directory:
+def open_directory(where: Location, want: RequestedSettings, accept_users: Users, create: bool) -> Directory:
     """Open and check the directory of a store; with ``create``, create directory and store if missing.
 
     Raises
@@ -395,7 +395,7 @@ def _no_store(name: str, path: str) -> ObjectNotFound:
 # --- creating ---------------------------------------------------------------------------------------------------
 
 
-def _create(directory: Directory, want: Wanted) -> None:
+def _create(directory: Directory, want: RequestedSettings) -> None:
     """Turn an empty directory into a store, unless another process just did."""
     mode = 0o600 if want.mode is None else want.mode
     check_trust(directory, 0o020 | mode)

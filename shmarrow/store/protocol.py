@@ -62,7 +62,7 @@ Fields: TypeAlias = dict[str, tuple[int, str]]
 """Offset and code, as in ``struct``, of each field."""
 
 
-class Layout:
+class Offsets:
     """Offsets of the annotated fields of a named tuple, one after the other.
 
     Attributes
@@ -220,12 +220,12 @@ class Piece(NamedTuple):
     zero: U32
 
 
-IDENTITY, PROGRESS, STATE, HINTS = Layout(Identity), Layout(Progress, 128), Layout(State, 144), Layout(Hints, 336)
+IDENTITY, PROGRESS, STATE, HINTS = Offsets(Identity), Offsets(Progress, 128), Offsets(State, 144), Offsets(Hints, 336)
 HEADER = IDENTITY.fields | PROGRESS.fields | STATE.fields | HINTS.fields
-ENTRY = Layout(Entry)
-SLOT = ENTRY.fields | Layout(Rest, ENTRY.end).fields
-EVENT = Layout(EventRecord).fields
-JOURNAL_HEAD, PIECE = Layout(JournalHead).struct, Layout(Piece).struct
+ENTRY = Offsets(Entry)
+SLOT = ENTRY.fields | Offsets(Rest, ENTRY.end).fields
+EVENT = Offsets(EventRecord).fields
+JOURNAL_HEAD, PIECE = Offsets(JournalHead).struct, Offsets(Piece).struct
 
 JOURNALS = (4096, 8192)
 JOURNAL_SIZE = 4096
@@ -239,8 +239,8 @@ PUBLISHED, DELETED = 1, 2
 WAITERS = 86016
 WAITER_COUNT = 256
 WAITER_SIZE = 16
-WAITER = Layout(Waiter).fields
-WAITER_STRUCT = Layout(Waiter).struct
+WAITER = Offsets(Waiter).fields
+WAITER_STRUCT = Offsets(Waiter).struct
 
 SLOTS = 90112
 SLOT_SIZE = 512

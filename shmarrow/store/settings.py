@@ -44,8 +44,8 @@ class Settings(NamedTuple):
         return f"Settings({', '.join([f'{field}={_show(field, value)}' for field, value in self._asdict().items()])})"
 
 
-class Wanted(NamedTuple):
-    """The settings given by a caller, checked by :func:`wanted`; None for those not given."""
+class RequestedSettings(NamedTuple):
+    """The settings given by a caller, checked by :func:`parse_settings`; None for those not given."""
 
     capacity: int | None = None
     mode: int | None = None
@@ -53,13 +53,15 @@ class Wanted(NamedTuple):
     durable: bool | None = None
 
 
-def wanted(capacity: object = None, mode: object = None, eviction: object = None, durable: object = None) -> Wanted:
+def parse_settings(
+    capacity: object = None, mode: object = None, eviction: object = None, durable: object = None
+) -> RequestedSettings:
     """Check each setting; raise InvalidArgument or InvalidType if one is invalid."""
     if eviction is not None and not (isinstance(eviction, str) and eviction in EVICTIONS):
         raise InvalidArgument(f"eviction must be 'lru' or 'none', found {shown(eviction)}")
     if durable is not None and not isinstance(durable, bool):
         raise InvalidType(f"durable must be a bool, found {shown(durable)}")
-    return Wanted(
+    return RequestedSettings(
         None if capacity is None else _capacity(capacity),
         None if mode is None else _mode(mode),
         eviction,
@@ -183,7 +185,7 @@ def read_settings(header: bytes, where: str) -> tuple[Settings, bytes, int]:
     )
 
 
-def check_settings(settings: Settings, want: Wanted, where: str) -> None:
+def check_settings(settings: Settings, want: RequestedSettings, where: str) -> None:
     """Raise InvalidArgument if a given setting differs from the store's."""
     for field, have, asked in zip(Settings._fields, settings, want, strict=True):
         if asked is not None and asked != have:

@@ -51,7 +51,7 @@ from shmarrow.store.catalog import Catalog, open_catalog
 from shmarrow.store.directory import Users, as_users, is_explicit, locate
 from shmarrow.store.index import events_since, last_event
 from shmarrow.store.protocol import Entry
-from shmarrow.store.settings import Settings, default_eviction, wanted
+from shmarrow.store.settings import Settings, default_eviction, parse_settings
 from shmarrow.store.waiters import CHECK, Waiting, common_prefix, exactly
 from shmarrow.types.arguments import as_bool
 
@@ -156,7 +156,7 @@ class Store(Hinted):
         self._owned = as_owned(owned)
         self._accept_users = as_users(accept_users)
         self._name, self._path = locate(where)
-        want = wanted(capacity, mode, eviction, durable)
+        want = parse_settings(capacity, mode, eviction, durable)
         creates = is_explicit(where) if create is None else as_bool(create, "create", True)
         self._opened: Catalog | None = open_catalog(where, want, self._accept_users, creates)
 
@@ -981,7 +981,7 @@ class Store(Hinted):
         catalog = self._catalog
         changed = {"capacity": capacity, "eviction": eviction}
         changed = {field: value for field, value in changed.items() if value is not _UNCHANGED}
-        want = wanted(**changed)
+        want = parse_settings(**changed)
         with catalog.change() as change:
             catalog.reload()
             old = catalog.settings

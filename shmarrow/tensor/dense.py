@@ -20,8 +20,8 @@ import numpy as np
 from shmarrow.buffer import Bytes, DType, NDArray
 from shmarrow.errors import InvalidArgument, InvalidType, printable, shown
 from shmarrow.layout import Array
+from shmarrow.layout.construct import check_expansion
 from shmarrow.layout.dlpack import CPU, elements_of, export, own_elements
-from shmarrow.layout.making import check_expansion
 from shmarrow.pickling import passed_by_handle
 from shmarrow.tensor.element import Element, as_ndarray, as_storage, checked_bools, element_values, read_only
 from shmarrow.types import DataType, Metadata, MetadataLike, as_metadata, storage_of

@@ -157,16 +157,16 @@ class BatchDataset(Dataset[Any]):  # type: ignore[misc]
         made = self._rows.get(rows)
         return made if self.transform is None else self.transform(made)
 
-    def __getitems__(self, indices: Sequence[int]) -> Rows:
+    def __getitems__(self, indices: Sequence[int]) -> GatheredRows:
         """Gather several rows for a DataLoader."""
         default = _collates_by_default(sys._getframe(1))
-        return Rows(self._rows.get(self._positions(indices)), len(indices), self.transform, default)
+        return GatheredRows(self._rows.get(self._positions(indices)), len(indices), self.transform, default)
 
     def __repr__(self) -> str:
         return f"<BatchDataset of {len(self)} rows: {printable(', '.join(self.table.column_names[:20]))}>"
 
 
-class Rows(Sequence[Any]):
+class GatheredRows(Sequence[Any]):
     """The result of ``__getitems__``: gathered rows, also accessible one by one for other collate functions."""
 
     def __init__(self, batch: Batch, length: int, transform: Transform | None, by_default: bool) -> None:
@@ -207,7 +207,7 @@ def collate(rows: Any) -> Any:
     The ``collate_fn`` where another data set stands between a DataLoader and a :class:`BatchDataset` with a
     ``transform``, such as ``torch.utils.data.Subset``; elsewhere torch's default does the same.
     """
-    return rows.batch if isinstance(rows, Rows) else torch.utils.data.default_collate(rows)
+    return rows.batch if isinstance(rows, GatheredRows) else torch.utils.data.default_collate(rows)
 
 
 default_collate_fn_map[Row] = lambda rows, collate_fn_map: rows.batch
@@ -300,7 +300,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         # Shared memory, as persistent workers keep their copy of the dataset from the first epoch: the epoch, which
         # iteration uses the epoch that was set last, and which the state that was loaded last.
         self._epoch, self._used, self._resumed = torch.tensor([0, _MAIN, _NOBODY]).share_memory_()
-        self._place = Place(self.epoch, 0, 0, *_worker())
+        self._place = Position(self.epoch, 0, 0, *_worker())
         self._resumes = False
 
     def loader(self, **options: Any) -> Any:
@@ -328,7 +328,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         At the end of an epoch, that is the start of one: of the same, or of that which ``set_epoch`` sets.
         ``StatefulDataLoader`` of the package torchdata calls both, in its workers.
         """
-        place = self._place if self._place.epoch == self.epoch else Place(self.epoch, 0, 0, *_worker())
+        place = self._place if self._place.epoch == self.epoch else Position(self.epoch, 0, 0, *_worker())
         return {**place._asdict(), **self._order()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -351,7 +351,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
             text = f"the state is of a data set with {differs} {shown(state.get(differs))}, expected {order[differs]}"
             raise InvalidArgument(text)
         epoch, earlier, batches = [checked_count(state.get(name), name, 0) for name in ("epoch", "earlier", "batches")]
-        self._place = Place(epoch, earlier, batches, *_worker())
+        self._place = Position(epoch, earlier, batches, *_worker())
         self._resumes = True
         self._resumed.fill_(_NOBODY)
         # StatefulDataLoader loads a state when it is iterated, and the next epoch may have been set before.
@@ -374,7 +374,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         iteration = _iteration()
         if int(self._used) == _NOBODY:
             self._used.fill_(iteration)
-        place, self._place = self._place, Place(self.epoch, 0, 0, worker, workers)
+        place, self._place = self._place, Position(self.epoch, 0, 0, worker, workers)
         if self._resumes and int(self._resumed) in (_NOBODY, iteration):
             self._resumed.fill_(iteration)
             if place.epoch == self.epoch:
@@ -383,7 +383,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         self._resumes = False
         return self._batches(self._place)
 
-    def _batches(self, place: Place) -> Iterator[Any]:
+    def _batches(self, place: Position) -> Iterator[Any]:
         """The batches of an epoch from a place on."""
         step = self.world_size * place.workers
         order = self.plan.epoch(place.epoch)
@@ -403,7 +403,7 @@ class IterableBatchDataset(IterableDataset[Any]):  # type: ignore[misc]
         )
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where an iteration is.
 
     Attributes

@@ -15,7 +15,7 @@ import numpy as np
 
 from shmarrow import bitmap
 from shmarrow.buffer import U1, DType, Indices, NDArray
-from shmarrow.layout.making import make_array, read_only
+from shmarrow.layout.construct import make_array, read_only
 from shmarrow.types import ExtensionType, storage_of
 
 _FEW = 256
@@ -68,7 +68,7 @@ class Numbers:
         low = int(starts[known].min())
         unit = math.gcd(self._width, int(np.gcd.reduce(starts[known] - low)))
         ends = [starts[number] + len(chunk) * self._width for number, chunk in list(self._chunks.items())]
-        span = np.asarray(_Span(low, (int(max(ends)) - low) // unit, np.dtype(f"V{unit}")))
+        span = np.asarray(_Memory(low, (int(max(ends)) - low) // unit, np.dtype(f"V{unit}")))
         return np.where(known, (starts - low) // unit, -1), span, self._width // unit
 
     def take(self, numbers: Indices, rows: Indices) -> NDArray | None:
@@ -196,7 +196,7 @@ def is_gathered(type: Any) -> bool:
     )
 
 
-class _Span:
+class _Memory:
     """The memory from an address on, for :func:`numpy.asarray`."""
 
     def __init__(self, address: int, count: int, dtype: DType) -> None:
@@ -217,7 +217,7 @@ def _read(addresses: Indices, at: Indices, width: int) -> NDArray:
     index = steps // unit
     if unit < width:
         index = (index[:, None] + np.arange(width // unit)).reshape(-1)
-    found: NDArray = np.asarray(_Span(low, int(index.max()) + 1, dtype)).take(index)
+    found: NDArray = np.asarray(_Memory(low, int(index.max()) + 1, dtype)).take(index)
     return found.view(U1)
 
 
@@ -228,6 +228,6 @@ def _slices(starts: Indices, ends: Indices) -> NDArray:
         return np.empty(0, U1)
     starts, ends = starts[used], ends[used]
     low = int(starts.min())
-    span = np.asarray(_Span(low, int(ends.max()) - low, U1))
+    span = np.asarray(_Memory(low, int(ends.max()) - low, U1))
     pieces = zip((starts - low).tolist(), (ends - low).tolist(), strict=True)
     return np.concatenate([span[start:end] for start, end in pieces])

@@ -84,7 +84,7 @@ class Room:
         return bool(_words(self._struct, self._address)[_AT_RELEASE])
 
 
-class CSchema:
+class PyarrowSchema:
     """A schema that is laid out in memory of ours, as pyarrow's field."""
 
     def __init__(self, memory: c_schema.KeptAlive, address: int) -> None:
@@ -100,10 +100,10 @@ class CSchema:
         return self.field.__arrow_c_schema__()
 
 
-class CArray:
+class PyarrowArray:
     """An array that is laid out in memory of ours."""
 
-    def __init__(self, memory: c_schema.KeptAlive, address: int, schema: CSchema) -> None:
+    def __init__(self, memory: c_schema.KeptAlive, address: int, schema: PyarrowSchema) -> None:
         self._memory = memory
         self._address = address
         self._schema = schema
@@ -130,16 +130,16 @@ class CArray:
         return self.imported("Array").__arrow_c_array__()
 
 
-def stream(trees: Sequence[Any], schema: CSchema) -> Any:
+def stream(trees: Sequence[Any], schema: PyarrowSchema) -> Any:
     """Return the capsule of a stream of arrays, which are rows if the schema is that of a table."""
     pa = optional("pyarrow")
     field = schema.field
     if field.nullable:
-        chunks = [CArray(tree.memory, tree.address, schema).imported("Array") for tree in trees]
+        chunks = [PyarrowArray(tree.memory, tree.address, schema).imported("Array") for tree in trees]
         return pa.chunked_array(chunks, field.type).__arrow_c_stream__()
-    batches = [CArray(tree.memory, tree.address, schema).imported("RecordBatch") for tree in trees]
+    batches = [PyarrowArray(tree.memory, tree.address, schema).imported("RecordBatch") for tree in trees]
     return pa.RecordBatchReader.from_batches(pa.schema(list(field.type), field.metadata), batches).__arrow_c_stream__()
 
 
-_schema = SimpleNamespace(CSchema=CSchema)
-_array = SimpleNamespace(CArray=CArray)
+_schema = SimpleNamespace(PyarrowSchema=PyarrowSchema)
+_array = SimpleNamespace(PyarrowArray=PyarrowArray)

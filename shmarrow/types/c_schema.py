@@ -279,7 +279,7 @@ def schema_schema(schema: Schema) -> Any:
 def _node(field: Field) -> _Node:
     type: Any = field.type
     if field.metadata is not None or isinstance(type, (ExtensionType, DictionaryType)):
-        field = _named_safely(field)
+        field = _without_duckdb_hazards(field)
         type = field.type
     name, format = field.name.encode(), type.format.encode()
     if b"\0" in name:
@@ -301,7 +301,7 @@ _STORAGE = {"arrow.uuid": "w:16", "arrow.bool8": "c", "hugeint": "w:16", "uhugei
 """The storage format DuckDB assumes, unchecked, for these extension types."""
 
 
-def _named_safely(field: Field) -> Field:
+def _without_duckdb_hazards(field: Field) -> Field:
     """Return the field in storage form, without extension types that make DuckDB read out of bounds.
 
     DuckDB checks only the extension name: it reads too-short values past the end of their buffer, and takes the bytes

@@ -33,7 +33,7 @@ from shmarrow.ipc.flatbuffers.tables import ENUMS, UNIONS
 from shmarrow.ipc.message.decode import CONTINUATION, Message, message_at, not_a_message
 from shmarrow.ipc.schema.lazy import FieldLayout, LazySchema, schema_in
 from shmarrow.memory import Source, is_location, open_source
-from shmarrow.scans.sources import the_one
+from shmarrow.scans.sources import find_one
 from shmarrow.types import Metadata, Schema
 from shmarrow.xray.checks import check_blocks
 from shmarrow.xray.model import BufferRole, Finding, expanded, fields_below, roles_of, zeros
@@ -483,5 +483,5 @@ def overview(target: Any, *, limits: Limits = DEFAULT_LIMITS, accept_users: bool
     """
     if isinstance(target, Overview):
         return target
-    source = the_one(target, accept_users).map(attach=False) if is_location(target) else open_source(target)
+    source = find_one(target, accept_users).map(attach=False) if is_location(target) else open_source(target)
     return Overview(source, as_limits(limits))

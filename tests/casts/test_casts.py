@@ -15,7 +15,7 @@ import shmarrow as sa
 from shmarrow.casts import convert
 from shmarrow.casts.decimals import decimal_integers, decimal_words
 from shmarrow.casts.python import from_python
-from shmarrow.layout.making import frozen, make_array
+from shmarrow.layout.construct import frozen, make_array
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

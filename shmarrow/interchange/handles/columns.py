@@ -91,7 +91,7 @@ NODE, BUFFER = 4, 2
 _MISSING = -1
 
 
-class FileBatches(NamedTuple):
+class BatchesOfFile(NamedTuple):
     """Consecutive batches of a file or a stream.
 
     Attributes
@@ -135,19 +135,19 @@ class PackedArrays(NamedTuple):
     metadata: tuple[tuple[bytes, bytes], ...]
 
 
-class Batches(NamedTuple):
+class PackedBatches(NamedTuple):
     """A sequence of batches, or of arrays.
 
     Attributes
     ----------
     schema : bytes or None
         The Schema message; None if it is the file's, restricted to the selected columns.
-    pieces : tuple of FileBatches or PackedArrays
+    pieces : tuple of BatchesOfFile or PackedArrays
         The batches.
     """
 
     schema: bytes | None
-    pieces: tuple[FileBatches | PackedArrays, ...]
+    pieces: tuple[BatchesOfFile | PackedArrays, ...]
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------
@@ -227,9 +227,9 @@ class ColumnWriter:
         self._fits: dict[tuple[int, tuple[int, ...] | None], bool] = {}
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> Batches:
+    def batches(self, schema: Schema, batches: Sequence[RecordBatch]) -> PackedBatches:
         """Serialize batches of one schema; their metadata may differ."""
-        pieces: list[FileBatches | PackedArrays] = []
+        pieces: list[BatchesOfFile | PackedArrays] = []
         own = not batches
         for batch in batches:
             piece = self._in_file(batch)
@@ -239,18 +239,18 @@ class ColumnWriter:
                 continue
             own = own or not self._has_schema(piece, schema)
             last = pieces[-1] if pieces else None
-            if isinstance(last, FileBatches) and _follows(last, piece):
+            if isinstance(last, BatchesOfFile) and _follows(last, piece):
                 pieces[-1] = last._replace(number=last.number + 1)
             else:
                 pieces.append(piece)
-        return Batches(schema_bytes(schema) if own else None, tuple(pieces))
+        return PackedBatches(schema_bytes(schema) if own else None, tuple(pieces))
 
-    def arrays(self, type: DataType, arrays: Sequence[Array]) -> Batches:
+    def arrays(self, type: DataType, arrays: Sequence[Array]) -> PackedBatches:
         """Serialize arrays of one type, as batches of one column."""
         schema = Schema([Field("values", type)])
         return self.batches(schema, [RecordBatch(schema, len(array), [array]) for array in arrays])
 
-    def _in_file(self, batch: RecordBatch) -> FileBatches | None:
+    def _in_file(self, batch: RecordBatch) -> BatchesOfFile | None:
         """Serialize a batch by its index in a file or stream; None if it is in neither."""
         base, columns, offset, length = batch, None, 0, -1
         view = batch._source
@@ -274,7 +274,7 @@ class ColumnWriter:
             return None
         if columns is not None:
             columns = self._known.setdefault(tuple(columns), tuple(columns))
-        return FileBatches(ref, number, 1, columns, offset, length)
+        return BatchesOfFile(ref, number, 1, columns, offset, length)
 
     def _file(self, ref: int, body: Any) -> _Numbers | None:
         if ref not in self._files:
@@ -284,7 +284,7 @@ class ColumnWriter:
                 self._files[ref] = None
         return self._files[ref]
 
-    def _has_schema(self, piece: FileBatches, schema: Schema) -> bool:
+    def _has_schema(self, piece: BatchesOfFile, schema: Schema) -> bool:
         """Whether the batch read from the file has this schema, so that the handle need not store it."""
         key = piece.ref, piece.columns
         fits = self._fits.get(key)
@@ -306,7 +306,7 @@ class ColumnWriter:
         return PackedArrays(length, np.array(nodes, "<i8").tobytes(), np.array(buffers, "<i8").tobytes(), pairs)
 
 
-def _follows(last: FileBatches, piece: FileBatches) -> bool:
+def _follows(last: BatchesOfFile, piece: BatchesOfFile) -> bool:
     """Whether a piece can be merged into the previous one."""
     return (
         last.length < 0
@@ -320,13 +320,13 @@ def _follows(last: FileBatches, piece: FileBatches) -> bool:
 
 def open_batches(content: object, memory: HandleObjects) -> tuple[Schema, list[RecordBatch]]:
     """Return the schema and the batches of a handle."""
-    if not isinstance(content, Batches) or not isinstance(content.pieces, tuple):
+    if not isinstance(content, PackedBatches) or not isinstance(content.pieces, tuple):
         raise InvalidData(f"a damaged handle: expected batches, found {shown(content)}")
     schema = None if content.schema is None else schema_of(content.schema)
     readers: dict[int, Any] = {}
     batches: list[RecordBatch] = []
     for piece in content.pieces:
-        if isinstance(piece, FileBatches):
+        if isinstance(piece, BatchesOfFile):
             batches += _from_file(piece, memory, readers)
         elif isinstance(piece, PackedArrays) and schema is not None:
             _check_length(piece.length)
@@ -359,7 +359,7 @@ def _check_length(length: object) -> None:
         raise InvalidData(f"a damaged handle: expected a number of rows, found {shown(length)}")
 
 
-def _from_file(piece: FileBatches, memory: HandleObjects, readers: dict[int, Any]) -> Iterator[RecordBatch]:
+def _from_file(piece: BatchesOfFile, memory: HandleObjects, readers: dict[int, Any]) -> Iterator[RecordBatch]:
     columns = () if piece.columns is None else piece.columns
     if (
         not all(isinstance(number, int) for number in (piece.first, piece.number, piece.offset, piece.length, *columns))

@@ -20,7 +20,7 @@ from shmarrow.errors import MORE_MEMORY, InvalidData, InvalidType, LimitExceeded
 from shmarrow.ipc.batch.decode import ArrayLoader
 from shmarrow.ipc.schema.lazy import FieldLayout
 from shmarrow.layout import Array
-from shmarrow.layout.making import join_arrays
+from shmarrow.layout.construct import join_arrays
 from shmarrow.memory import fork_safe_lock
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from shmarrow.columns import RecordBatch
 from shmarrow.errors import InvalidType, Unsupported
 from shmarrow.ipc.compression import CODECS
 from shmarrow.ipc.flatbuffers.tables import ENUMS
-from shmarrow.ipc.message.encode import Body, Payload, batch_message
+from shmarrow.ipc.message.encode import Payload, PlannedBody, batch_message
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.layout.listing import LISTING, swapped, swapped_views, walk
 from shmarrow.layout.parts import take_apart
@@ -44,7 +44,7 @@ def encode_batch(
     return Payload(message, body.pieces, body.size)
 
 
-def plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate | None) -> Body:
+def plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate | None) -> PlannedBody:
     """Lay out the body of a batch or a dictionary."""
     nodes: list[int] = []
     buffers: list[Bytes] = []
@@ -84,7 +84,7 @@ def plan_body(columns: Sequence[Any], options: IpcWriteOptions, locate: Locate |
         if gap:
             pieces.append(PADDING[:gap])
         end += size + gap
-    return Body(nodes, places, variadic, codec, pieces, end)
+    return PlannedBody(nodes, places, variadic, codec, pieces, end)
 
 
 def _add(part: Any, nodes: list[int], buffers: list[Bytes], variadic: list[int], options: IpcWriteOptions) -> None:

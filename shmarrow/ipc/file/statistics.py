@@ -32,7 +32,7 @@ from shmarrow.ipc.stream.reader import MappedStreamReader
 from shmarrow.ipc.stream.writer import RecordBatchStreamWriter
 from shmarrow.layout import Array
 from shmarrow.layout.array import nulls
-from shmarrow.layout.making import array_class, booleans, frozen, join_arrays, make_array
+from shmarrow.layout.construct import array_class, booleans, frozen, join_arrays, make_array
 from shmarrow.layout.order import compare, extremes, ordered_type, plain_type
 from shmarrow.memory import open_sink, open_source
 from shmarrow.types import FloatType, Schema, bool_, int64

@@ -101,7 +101,7 @@ def _batch_template(
     return Template(frame(data, legacy, start), [(prefix + place, each) for place, each in holes])
 
 
-class Body(NamedTuple):
+class PlannedBody(NamedTuple):
     """A body's numbers, and its bytes.
 
     Attributes
@@ -130,7 +130,7 @@ class Body(NamedTuple):
 
 def batch_message(
     rows: int,
-    body: Body,
+    body: PlannedBody,
     metadata: Metadata | None,
     options: IpcWriteOptions,
     start: int = 0,
@@ -142,7 +142,7 @@ def batch_message(
     ----------
     rows : int
         The number of rows.
-    body : Body
+    body : PlannedBody
         What is in the body.
     metadata : mapping or None
         The message's custom metadata.

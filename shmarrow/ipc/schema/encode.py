@@ -27,7 +27,7 @@ from shmarrow.ipc.message.decode import frame
 from shmarrow.ipc.message.encode import key_values, message_values
 from shmarrow.ipc.options import IpcWriteOptions
 from shmarrow.ipc.schema.types import FLAT_CLASSES, type_values
-from shmarrow.layout.making import ranges
+from shmarrow.layout.construct import ranges
 from shmarrow.types import DataType, Field, Schema, storage_field
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from shmarrow.errors import InvalidData, LimitExceeded
 from shmarrow.ipc.flatbuffers.reader import I4, U4, WORD, FlatBuffer, Offsets, extent
 from shmarrow.ipc.flatbuffers.tables import UNIONS
 from shmarrow.ipc.schema.types import SELF_CONTAINED
-from shmarrow.layout.making import ranges
+from shmarrow.layout.construct import ranges
 
 NAME, NULLABLE, TYPE_TAG, TYPE, DICTIONARY, CHILDREN, METADATA = range(7)
 """Numbers of the slots of a Field table."""

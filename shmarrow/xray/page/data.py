@@ -96,7 +96,7 @@ def label(found: Overview) -> str:
     return (os.path.basename(found.name) if is_path else "") or found.name
 
 
-class _Span(NamedTuple):
+class _AlikeBatches(NamedTuple):
     """Consecutive batches with the same list of buffers: absolute offset and length of each."""
 
     first: int
@@ -155,7 +155,7 @@ class _Page:
         except ShmarrowError:
             return []
 
-    def _fields(self, spans: list[_Span]) -> dict[str, Any]:
+    def _fields(self, spans: list[_AlikeBatches]) -> dict[str, Any]:
         """Return the fields of the schema with their depths, and their bytes in the batches of the page."""
         names, types, depths, columns = [], [], [], []
         stack = [(column, 0, layout) for column, layout in reversed(list(enumerate(self._found.layouts)))]
@@ -187,7 +187,7 @@ class _Page:
 
     # --- buffers ---
 
-    def _spans(self) -> list[_Span]:
+    def _spans(self) -> list[_AlikeBatches]:
         """Return the buffers of the first well-formed batches, as many as a page may have."""
         found, count = self._found, len(self._found.blocks)
         if found.schema is None or not count:
@@ -198,7 +198,7 @@ class _Page:
         self._reached = tried.start, tried.stop
         return [part for span in self._read(tried) for part in self._in_order(span)]
 
-    def _read(self, chosen: range) -> Iterator[_Span]:
+    def _read(self, chosen: range) -> Iterator[_AlikeBatches]:
         """Yield spans of batches with the same list of buffers; ends early if too many cannot be read."""
         found = self._found
         first, roles, rows = 0, (), []  # type: tuple[int, tuple[BufferRole, ...], list[Any]]
@@ -216,15 +216,15 @@ class _Page:
             if len(own) != len(batch.buffers):
                 continue
             if rows and (number != first + len(rows) or own != roles):
-                yield _Span(first, roles, np.stack(rows))
+                yield _AlikeBatches(first, roles, np.stack(rows))
                 rows = []
             if not rows:
                 first, roles = number, own
             rows.append(np.add(batch.buffers, (batch.body, 0)))
         if rows:
-            yield _Span(first, roles, np.stack(rows))
+            yield _AlikeBatches(first, roles, np.stack(rows))
 
-    def _in_order(self, span: _Span) -> Iterator[_Span]:
+    def _in_order(self, span: _AlikeBatches) -> Iterator[_AlikeBatches]:
         """Yield runs of batches with disjoint, ordered buffers within the body; the walk draws the others."""
         offset, length = span.buffers[:, :, 0], span.buffers[:, :, 1]
         blocks = self._found.blocks[span.first : span.first + len(span.buffers)]
@@ -236,9 +236,9 @@ class _Page:
         fine = good.all(axis=1)
         edges = np.flatnonzero(np.diff(fine, prepend=False, append=False)).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            yield _Span(span.first + start, span.roles, span.buffers[start:stop])
+            yield _AlikeBatches(span.first + start, span.roles, span.buffers[start:stop])
 
-    def _buffers(self, spans: list[_Span]) -> dict[str, Any]:
+    def _buffers(self, spans: list[_AlikeBatches]) -> dict[str, Any]:
         """Return the buffers of the spans, and the lists of roles to which they refer.
 
         A buffer is a length, and the bytes since the previous buffer; those of one role follow each other.
@@ -266,7 +266,7 @@ class _Page:
 
     # --- regions ---
 
-    def _walk(self, spans: list[_Span]) -> bool:
+    def _walk(self, spans: list[_AlikeBatches]) -> bool:
         """Walk all of a small object, or all but the buffers of a large one; return whether all was walked."""
         found, parts = self._found, self._parts
         wide = len(found.buffer_roles) if found.schema is not None else 0
