@@ -70,10 +70,8 @@ def _dataset_class() -> Any:
             """Return a scanner; how far to read ahead is not for it to choose."""
             return self._scanner(columns, filter, **options)
 
-        def _scanner(
-            self, columns: Any, filter: Any, batch_size: int | None = None, use_threads: bool = True, **_: Any
-        ) -> ScanScanner:
-            return ScanScanner(self.scan, columns, self._with(filter), batch_size, use_threads)
+        def _scanner(self, columns: Any, filter: Any, batch_size: int | None = None, **_: Any) -> ScanScanner:
+            return ScanScanner(self.scan, columns, self._with(filter), batch_size)
 
         def _with(self, filter: Any) -> Any:
             if self._filter is None or filter is None:
@@ -152,14 +150,14 @@ def _unpickled(scan: Any, filter: Any) -> Any:
 class ScanScanner:
     """Columns of a scan, and the rows that fulfil a filter, in pyarrow's classes; read any number of times.
 
-    Batches are read in the thread that asks for them: pyarrow's scanners read ahead in threads of their own, and abort
-    a process that ends while one of these is in Python.
+    Batches are read and filtered in the thread that asks for them: threads of pyarrow that read ahead, or drop rows,
+    abort a process that ends while one of them is in Python.
     """
 
-    def __init__(self, scan: Any, columns: Any, filter: Any, batch_size: int | None, use_threads: bool) -> None:
+    def __init__(self, scan: Any, columns: Any, filter: Any, batch_size: int | None) -> None:
         self._part = _skipping(scan, filter)
         self._columns, self._filter = columns, filter
-        self._batch_size, self._use_threads = batch_size, use_threads
+        self._batch_size = batch_size
         self.dataset_schema = scan.schema.to_pyarrow()
         self.projected_schema: pa.Schema = self._of(self.dataset_schema.empty_table()).projected_schema
         expressions = [*columns.values()] if isinstance(columns, dict) else []
@@ -173,9 +171,7 @@ class ScanScanner:
         """A scanner of rows in memory."""
         import pyarrow.dataset as ds
 
-        return ds.InMemoryDataset(table).scanner(
-            columns=self._columns, filter=self._filter, use_threads=self._use_threads
-        )
+        return ds.InMemoryDataset(table).scanner(columns=self._columns, filter=self._filter, use_threads=False)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read the batches."""
