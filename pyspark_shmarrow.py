@@ -37,15 +37,15 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans and reads the columns of a schema."""
-        from shmarrow.spark.source_reader import Reader
+        from shmarrow.spark.source_reader import QueryReader
 
-        return Reader(self.options, schema)
+        return QueryReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes the rows of a DataFrame into a directory."""
-        from shmarrow.spark.source_writer import Writer
+        from shmarrow.spark.source_writer import JobWriter
 
-        return Writer(self.options, schema, overwrite)
+        return JobWriter(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What reads the files of a directory as they appear."""

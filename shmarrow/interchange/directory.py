@@ -53,7 +53,7 @@ _LARGE = 1 << 20
 """Bytes from which rows are not copied to be written together with others."""
 
 
-class Directory:
+class DirectoryWriter:
     """A directory being written, by one process.
 
     Parameters

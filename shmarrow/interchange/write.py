@@ -19,7 +19,7 @@ from shmarrow.columns import ChunkedArray, RecordBatch, RecordBatchReader, Table
 from shmarrow.columns.table import table
 from shmarrow.errors import InvalidArgument, InvalidType, full_name, shown
 from shmarrow.interchange.arrow_file import ArrowFile, recut
-from shmarrow.interchange.directory import Directory
+from shmarrow.interchange.directory import DirectoryWriter
 from shmarrow.interchange.foreign import ROW_GROUP, Rows, write_csv, write_parquet
 from shmarrow.interchange.safetensors import safetensors_pieces
 from shmarrow.ipc import RecordBatchFileReader, RecordBatchStreamWriter
@@ -176,7 +176,7 @@ def write(
     if is_tree:
         if not isinstance(content, Rows):
             raise InvalidType(f"a directory holds rows, found {what}")
-        directory = Directory(
+        directory = DirectoryWriter(
             content,
             where,
             options,

@@ -51,7 +51,7 @@ class NotHere(Exception):
     """A way does not work in this process; the message says why."""
 
 
-class Found(NamedTuple):
+class Reached(NamedTuple):
     """An object that was reached.
 
     Attributes
@@ -69,7 +69,7 @@ class Found(NamedTuple):
 class Way(Protocol):
     """A picklable way to reach an object."""
 
-    def open(self) -> Found:
+    def open(self) -> Reached:
         """Map the object; NotHere if that is not possible in this process."""
         ...
 
@@ -78,7 +78,7 @@ class Way(Protocol):
         ...
 
 
-def open_first(what: str, ways: Iterable[Way]) -> Found:
+def open_first(what: str, ways: Iterable[Way]) -> Reached:
     """Open an object in the first way that works.
 
     Raises
@@ -127,12 +127,12 @@ class InStore(NamedTuple):
     store: AppStore
     name: str
 
-    def open(self) -> Found:
+    def open(self) -> Reached:
         store = self.store.visible()
         if store is None:
             raise NotHere(f"the store {self.store.where!r} is not on this host, or not for this user")
         try:
-            return Found(store.attach(self.name), partial(store.__contains__, self.name))
+            return Reached(store.attach(self.name), partial(store.__contains__, self.name))
         except ObjectNotFound:
             raise ObjectNotFound(
                 errno.ENOENT,
@@ -196,7 +196,7 @@ class InBroadcast:
         self.start = start
         self.size = size
 
-    def open(self) -> Found:
+    def open(self) -> Reached:
         broadcast = self.broadcast
         if broadcast is None:
             raise NotHere(
@@ -212,7 +212,7 @@ class InBroadcast:
         if at < 0:
             raise NotHere(f"{path!r} is a different broadcast: {_STOPPED}")
         segment = _part(path, whole, at + len(self.token) + self.start, self.size, status)
-        return Found(segment, partial(_pyspark.is_loaded, broadcast))
+        return Reached(segment, partial(_pyspark.is_loaded, broadcast))
 
     def destroy(self, blocking: bool) -> None:
         """Remove the broadcast, which may contain other objects, too."""
@@ -239,14 +239,14 @@ class InArtifacts(NamedTuple):
     name: str
     size: int
 
-    def open(self) -> Found:
+    def open(self) -> Reached:
         if not in_worker():
             raise NotHere("this process is not running a task of Spark, which has the files of the session")
         from pyspark import SparkFiles
 
         path = SparkFiles.get(self.name)
         whole, status = _mapped(path)
-        return Found(_part(path, whole, 0, self.size, status), partial(os.path.exists, path))
+        return Reached(_part(path, whole, 0, self.size, status), partial(os.path.exists, path))
 
     def destroy(self, blocking: bool) -> None:
         """Spark keeps artifacts as long as the session."""

@@ -367,7 +367,7 @@ def _of(schema: Schema, field: Field) -> Field:
     return schema.field(field.name) if field.name in schema.names else field
 
 
-class Reader(Query, DataSourceReader):
+class QueryReader(Query, DataSourceReader):
     """Reads what there is when the query is planned."""
 
     @sendable()

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class TaskFiles(WriterCommitMessage):
     """What a task has written.
 
     Attributes
@@ -137,13 +137,13 @@ class Files:
         """The directory in which tasks write."""
         return jobs.temporary(self.directory, name)
 
-    def write_rows(self, folder: str, iterator: Iterator[pa.RecordBatch], partition: int, whose: str) -> Written:
+    def write_rows(self, folder: str, iterator: Iterator[pa.RecordBatch], partition: int, whose: str) -> TaskFiles:
         """Write the rows of a task, if it has any, into a file of its own."""
         first = next(iterator, None)
         batches = iter(()) if first is None else rechunked(first, iterator, TARGET_BYTES)
         first = next(batches, None)
         path = None if first is None else self.write(folder, chain([first], batches))
-        return Written(partition, path, whose)
+        return TaskFiles(partition, path, whose)
 
     def write(self, folder: str, batches: Iterable[pa.RecordBatch]) -> str:
         """Write a file, and return its path."""
@@ -161,7 +161,7 @@ class Files:
             ) from None
         return path
 
-    def commit(self, work: str, name: str, written: Iterable[Written]) -> None:
+    def commit(self, work: str, name: str, written: Iterable[TaskFiles]) -> None:
         """Make the files of tasks a directory of this name."""
         whole = os.path.join(self.temporary(work), "whole")
         shutil.rmtree(whole, ignore_errors=True)
@@ -206,7 +206,7 @@ class writing_to(sendable):
 # --- one job ----------------------------------------------------------------------------------------------------
 
 
-class Writer(DataSourceArrowWriter):
+class JobWriter(DataSourceArrowWriter):
     """One write of a DataFrame.
 
     Parameters
@@ -239,7 +239,7 @@ class Writer(DataSourceArrowWriter):
         """The name of the directory of this job."""
         return f"job-{self.job}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         """Write the rows of one partition; runs in a task."""
         with writing_to(self.files.directory):
             return self.files.write_rows(self.files.temporary(self.job), iterator, _pyspark.task()[0], self.job)
@@ -249,7 +249,7 @@ class Writer(DataSourceArrowWriter):
         with writing_to(self.files.directory):
             written = [task for task in messages if task is not None and task.path is not None]
             if not written:  # no rows, and the columns are kept
-                written = [Written(0, self.files.write(self.files.temporary(self.job), ()), self.job)]
+                written = [TaskFiles(0, self.files.write(self.files.temporary(self.job), ()), self.job)]
             success = os.path.join(self.files.directory, "_SUCCESS")
             if self.overwrite:
                 with suppress(FileNotFoundError):
@@ -311,7 +311,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                         "'batch'; rename it"
                     )
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         """Write the rows of one partition; runs in a task."""
         with writing_to(self.files.directory):
             partition, query, number = _pyspark.task()

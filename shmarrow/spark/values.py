@@ -71,8 +71,8 @@ def as_name(name: object) -> str:
     return name
 
 
-def as_stored(value: Any) -> Any:
-    """Return what represents a value in a store: the value itself, or a bundle that :func:`as_given` restores.
+def wrap(value: Any) -> Any:
+    """Return what represents a value in a store: the value itself, or a bundle that :func:`unwrap` restores.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def as_stored(value: Any) -> Any:
     return value
 
 
-def as_given(stored: Any) -> Any:
+def unwrap(stored: Any) -> Any:
     """Restore a value from an object of a store; large arrays lie in the memory of the object."""
     if type(stored).__name__ == "Bundle":
         metadata = stored.metadata or {}
@@ -245,7 +245,7 @@ class HostBroadcast:
             raise self._gone()
         with explaining_limits(f"the broadcast {self.name!r}", self.size):
             found = open_first(f"the broadcast {self.name!r}", self._ways)
-            value = as_given(decode(found.segment))
+            value = unwrap(decode(found.segment))
         return cache(self.name, value, found.exists)
 
     def destroy(self, blocking: bool = False) -> None:
@@ -344,7 +344,7 @@ def broadcast(value: Any, spark: SparkSession | None = None, store: Location | S
     name = f"broadcast-{os.urandom(8).hex()}"
     origin = InStore(lies, name)
     try:
-        opened.put(name, as_stored(value), inline=False)
+        opened.put(name, wrap(value), inline=False)
         pin = opened.pin(name)  # or the store could evict it
         made = HostBroadcast(name, opened.attach(name).size, (origin, *send(session, lies, [name])))
         made._pin = pin
@@ -451,11 +451,11 @@ class Once:
                 store.get_or_put(name, self._compute)
             assert isinstance(segment, StoredSegment)
             generation = segment.entry.generation
-            value = as_given(decode(segment))
+            value = unwrap(decode(segment))
         return cache(name, value, lambda: store.generation(name) == generation)
 
     def _compute(self) -> Any:
-        return as_stored(self._function())
+        return wrap(self._function())
 
     def destroy(self) -> None:
         """Delete the value; it is computed again on the next use. Processes that have it mapped keep it.
