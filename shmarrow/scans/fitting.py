@@ -10,7 +10,7 @@ import numpy as np
 from shmarrow.columns import RecordBatch
 from shmarrow.errors import InvalidData, InvalidType, at, counted
 from shmarrow.layout import Array, nulls
-from shmarrow.types import Field, NullType, Schema
+from shmarrow.types import Field, Schema
 from shmarrow.types.base import OTHER_VALUES, names_other_values
 
 Fit = Callable[[RecordBatch], RecordBatch]
@@ -87,14 +87,7 @@ _AS_TEXT = "scan(schema=) with this column as string, or as a dictionary without
 
 def _cast(place: int, field: Field) -> Callable[[RecordBatch], Array]:
     def column(batch: RecordBatch) -> Array:
-        try:
-            made = batch.column(place).cast(field.type)
-        except InvalidType as error:
-            if isinstance(field.type, NullType):
-                error.hint = (
-                    "all values of the first source are null, which gives the column no type: name one by schema="
-                )
-            raise
+        made = batch.column(place).cast(field.type)
         if field.required and made.null_count:
             raise InvalidData(f"expected no null, found {counted(made.null_count, 'null')}")
         return made

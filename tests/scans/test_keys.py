@@ -156,12 +156,3 @@ def test_a_null_key_of_a_column_that_must_not_be_null(tmp_path: Path) -> None:
             way()
     assert not (tmp_path / "out.arrow").exists()
     assert scan.where([("k", "=", 1)]).to_table().to_pylist() == [{"x": 1, "k": 1}]
-
-
-def test_a_first_source_whose_column_has_no_type(tmp_path: Path) -> None:
-    sa.write(sa.table({"x": [None, None]}), tmp_path / "1.arrow")
-    sa.write(sa.table({"x": ["a"]}), tmp_path / "2.arrow")
-    with pytest.raises(sa.InvalidType, match=r"2\.arrow: column 'x'.*all values of the first source are null.*schema="):
-        sa.scan(tmp_path).to_table()
-    table = sa.scan(tmp_path, schema=sa.schema({"x": "string"})).to_table()
-    assert table["x"].to_pylist() == [None, None, "a"]
