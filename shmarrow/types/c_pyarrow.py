@@ -141,5 +141,5 @@ def stream(trees: Sequence[Any], schema: PyarrowSchema) -> Any:
     return pa.RecordBatchReader.from_batches(pa.schema(list(field.type), field.metadata), batches).__arrow_c_stream__()
 
 
-_schema = SimpleNamespace(PyarrowSchema=PyarrowSchema)
-_array = SimpleNamespace(PyarrowArray=PyarrowArray)
+_schema = SimpleNamespace(CSchema=PyarrowSchema)
+_array = SimpleNamespace(CArray=PyarrowArray)
