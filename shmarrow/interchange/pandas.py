@@ -461,9 +461,7 @@ def _python(column: Any, form: Any) -> Any:
         values = [missing if none else value for value, none in zip(values, absent, strict=True)]
         return _objects(values)
     values = _lists(column, form).tolist() if "items" in form else column.to_pylist()
-    cls: Any = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "bytearray": bytearray}.get(
-        "".join(kinds)
-    )
+    cls: Any = _BUILTINS.get("".join(kinds))
     return _objects([missing if value is None else cls(value) if cls else value for value in values])
 
 

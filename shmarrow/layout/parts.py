@@ -71,7 +71,7 @@ class Parts(Protocol):
     unchecked: bool = False
 
     def node(self) -> tuple[int, int, int, Mask | None]:
-        """Return a :class:`Node`: length, null count and offset; raise InvalidData if they are impossible."""
+        """Return the fields of a :class:`Node`, in a tuple or as one; raise InvalidData if they are impossible."""
 
     def buffer(self, spec: BufferSpec) -> Bytes | None:
         """Return a buffer of the listing, at offset 0 of its memory; None for a validity bitmap that is left out."""
